@@ -1,0 +1,1 @@
+"""The suite as a product: clauses, runtimes under test, faults, waivers, certificate and report."""

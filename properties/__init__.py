@@ -1,0 +1,1 @@
+"""Hypothesis strategies for plans, tapes, layouts and schedules, and the properties they feed."""

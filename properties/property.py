@@ -1,0 +1,42 @@
+"""One property: which clause, what cases, how to check one, and what must have happened for the check to mean anything."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hypothesis.strategies import SearchStrategy
+
+from properties.runtime import Model, Runtime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is being certified. make_policy(dtype) builds the policy on the model; fixture projector and gate included.
+    seen: vacuity counters, raised by checks as interesting cases occur."""
+
+    runtime: Runtime
+    model: Model
+    make_policy: Callable[[torch.dtype], Any]
+    policy_name: str
+    seen: Counter[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Property:
+    """id: area.name, public and stable. clause: the one it decides. cases(subject): a strategy of case dataclasses made
+    of integers only. check(subject, case): raises Violation. counters: must all be above 0 at the end, else the
+    property fails as vacuous. examples: how many at full strength. needs_tapes: it forces routes, so it needs no policy.
+    """
+
+    id: str
+    clause: str
+    title: str
+    cases: Callable[[Subject], SearchStrategy[Any]]
+    check: Callable[[Subject, Any], None]
+    counters: tuple[str, ...]
+    examples: int = 50
+    scope: str = "structure"

@@ -1,0 +1,21 @@
+"""A broken clause, as one frozen line for programs and a few lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class Violation(AssertionError):
+    """clause: of the contract (KV-2). reason: one snake_case word group that a fault can name exactly.
+    facts: where and what, in the order they are printed."""
+
+    def __init__(self, clause: str, reason: str, facts: Mapping[str, object] | None = None) -> None:
+        self.clause = clause
+        self.reason = reason
+        self.facts = dict(facts or {})
+        super().__init__(self.line())
+
+    def line(self) -> str:
+        # the format is read by programs: keys in this order, no spaces inside a value
+        pairs = {"clause": self.clause, "reason": self.reason, **self.facts}
+        return " ".join(f"{key}={str(value).replace(' ', '')}" for key, value in pairs.items())

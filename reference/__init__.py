@@ -1,0 +1,1 @@
+"""The oracle: plain PyTorch, row by row, obvious at a glance. Imports torch alone."""

@@ -1,0 +1,1 @@
+"""The executor of a routed layer, independent of any engine."""

@@ -1,0 +1,22 @@
+"""Evidence of what ran: rows through each branch, counted on the device by the code that runs the branch (WORK-1)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+BRANCHES = ("attention", "mlp", "projector", "kv_rows")
+
+
+class WorkCounters:
+    """counts: int64 [routed layers, 4] on the device, columns as in BRANCHES."""
+
+    def __init__(self, layers: int, device: torch.device | str) -> None:
+        self.counts = torch.zeros(layers, len(BRANCHES), dtype=torch.int64, device=device)
+
+    def add(self, index: int, branch: str, rows: Tensor | int) -> None:
+        """Count `rows` more through `branch` at the index-th routed layer."""
+        self.counts[index, BRANCHES.index(branch)] += rows
+
+    def reset(self) -> None:
+        self.counts.zero_()
