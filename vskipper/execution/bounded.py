@@ -22,7 +22,7 @@ def gather_span(values: Tensor, span: Span) -> Tensor:
 
 
 class BoundedBranches:
-    """Implements Branches with vSkipper's kernels. scratch: one, shared by all layers, for passes up to its capacity."""
+    """Implements Branches with vSkipper's kernels. scratch: shared by all layers, for passes up to its capacity."""
 
     def __init__(self, scratch: SwiGLUScratch) -> None:
         self.scratch = scratch

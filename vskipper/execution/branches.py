@@ -9,8 +9,8 @@ from typing import Protocol
 from torch import Tensor
 
 from vskipper.cohort import CohortPlan
-from vskipper.execution.protocols import Attention, LayerModules
 from vskipper.execution.projector import Projector
+from vskipper.execution.protocols import Attention, LayerModules
 from vskipper.policy import Route
 
 

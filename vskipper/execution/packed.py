@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from vskipper.cohort import CohortPlan, Span, plan_cohorts
-from vskipper.execution.projector import Projector
 from vskipper.execution.branches import BoundLayer
+from vskipper.execution.projector import Projector
 from vskipper.execution.protocols import LayerModules
 from vskipper.policy import Route
 

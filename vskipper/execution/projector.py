@@ -26,9 +26,7 @@ def projector_of(policy: SkipPolicy, layer: int, state: Any) -> Projector:
     if not policy.capabilities.needs_projector:
         return Projector(run=None)
     weights = getattr(policy, "swiglu", None)
-    return Projector(
-        run=partial(_project, policy, layer, state), swiglu=None if weights is None else weights(layer)
-    )
+    return Projector(run=partial(_project, policy, layer, state), swiglu=None if weights is None else weights(layer))
 
 
 def _project(policy: SkipPolicy, layer: int, state: Any, y: Tensor) -> Tensor:

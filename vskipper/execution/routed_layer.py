@@ -37,7 +37,7 @@ class RoutedLayer:
         run.work.add(self.index, "attention", rows)
         y, h1 = self.modules.post_norm(attended, h)
         route = self._route_mlp(y, route, run)
-        run.tape.write(self.layer, route.actions)
+        run.tape.write(self.layer, route)
         return self._branches(y, route, run), h1
 
     def _write_kv(self, x: Tensor, run: RoutedPass) -> Tensor:

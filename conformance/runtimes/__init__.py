@@ -1,0 +1,1 @@
+"""Runtimes under test. A third party adds its own by implementing properties.runtime.Runtime."""
