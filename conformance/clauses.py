@@ -29,9 +29,7 @@ def _clause(id: str, level: str, text: str) -> Clause:
 
 
 CLAUSES: Final = (
-    _clause(
-        "KV-1", CORE, "at every layer every valid row writes K and V, once, to its own slot, whatever its action"
-    ),
+    _clause("KV-1", CORE, "at every layer every valid row writes K and V, once, to its own slot, whatever its action"),
     _clause(
         "KV-2",
         CORE,
@@ -56,9 +54,7 @@ CLAUSES: Final = (
         "SEM-1", CORE, "hidden states and logits equal the reference under the same tape, within the case's envelope"
     ),
     _clause("SEM-2", CORE, "attention of rows that skip it contributes exactly zero"),
-    _clause(
-        "SEM-3", CORE, "all rows forced to RUN equals the dense model, bit for bit where the kernels are the same"
-    ),
+    _clause("SEM-3", CORE, "all rows forced to RUN equals the dense model, bit for bit where the kernels are the same"),
     _clause(
         "SEM-4",
         CORE,

@@ -17,12 +17,8 @@ class InputError(ValueError):
 class PolicyError(InputError):
     """A skip policy broke its contract; names the policy, the hook and the line that defines it (clause POL-1)."""
 
-    def __init__(
-        self, what: str, *, policy: str, hook: str, location: str, got: object, expected: object
-    ) -> None:
+    def __init__(self, what: str, *, policy: str, hook: str, location: str, got: object, expected: object) -> None:
         self.policy = policy
         self.hook = hook
         self.location = location
-        super().__init__(
-            f"policy {policy}, hook {hook}: {what}", where=location, got=got, expected=expected
-        )
+        super().__init__(f"policy {policy}, hook {hook}: {what}", where=location, got=got, expected=expected)

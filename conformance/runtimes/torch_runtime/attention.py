@@ -28,22 +28,22 @@ class PagedAttention:
     """Implements Attention for one pass: `rows` holds its row-to-memory maps."""
 
     def __init__(self, config: ModelConfig, pool: Pool, rows: Rows) -> None:
-        self._config = config
-        self._pool = pool
-        self._rows = rows
+        self.config = config
+        self.pool = pool
+        self.rows = rows
         self._scale = config.head_dim**-0.5
 
     def write_kv(self, layer: int, k: Tensor, v: Tensor) -> None:
-        k_pool, v_pool = self._pool.layers[layer]
-        layout = self._pool.layout
-        store(k_pool, self._rows.out_cache_loc, k, layout.k_scale)
-        store(v_pool, self._rows.out_cache_loc, v, layout.v_scale)
+        k_pool, v_pool = self.pool.layers[layer]
+        layout = self.pool.layout
+        store(k_pool, self.rows.out_cache_loc, k, layout.k_scale)
+        store(v_pool, self.rows.out_cache_loc, v, layout.v_scale)
 
     def attend_rows(self, layer: int, q: Tensor, rows: Tensor) -> Tensor:
-        table, lengths = self._rows.slot_table[rows], self._rows.lengths[rows]
+        table, lengths = self.rows.slot_table[rows], self.rows.lengths[rows]
         k, v = self._context(layer, table, q.dtype)
         visible = torch.arange(table.shape[1])[None] < lengths[:, None]
-        groups = q.view(q.shape[0], self._config.num_key_value_heads, -1, q.shape[2])
+        groups = q.view(q.shape[0], self.config.num_key_value_heads, -1, q.shape[2])
         scores = torch.einsum("nhgd,nchd->nhgc", groups, k) * self._scale
         scores = scores.masked_fill(~visible[:, None, None], float("-inf"))
         wide = torch.promote_types(q.dtype, torch.float32)
@@ -53,18 +53,18 @@ class PagedAttention:
         return torch.einsum("nhgc,nchd->nhgd", weights, v).reshape(q.shape[0], -1)
 
     def attend_masked(self, layer: int, q: Tensor, actions: Tensor, valid: Tensor) -> Tensor:
-        k_pool, v_pool = self._pool.layers[layer]
+        k_pool, v_pool = self.pool.layers[layer]
         out = torch.empty_like(q)
-        layout = self._pool.layout
+        layout = self.pool.layout
         paged_decode(
-            q, k_pool, v_pool, self._rows.kv_indptr, self._rows.kv_indices, actions, valid, out,
+            q, k_pool, v_pool, self.rows.kv_indptr, self.rows.kv_indices, actions, valid, out,
             softmax_scale=self._scale, k_scale=layout.k_scale, v_scale=layout.v_scale,
         )  # fmt: skip
         return out.view(q.shape[0], -1)
 
     def _context(self, layer: int, table: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        k_pool, v_pool = self._pool.layers[layer]
-        layout = self._pool.layout
+        k_pool, v_pool = self.pool.layers[layer]
+        layout = self.pool.layout
         return load(k_pool, table, layout.k_scale, dtype), load(v_pool, table, layout.v_scale, dtype)
 
 

@@ -25,7 +25,7 @@ class TorchLayer:
     def __init__(self, model: Model, number: int) -> None:
         self.config: ModelConfig = model.config
         self._frequencies = inverse_frequencies(model.config)
-        self._weights = weights = _layer_tensors(model, number)
+        self.weights = weights = _layer_tensors(model, number)
         self._qkv = torch.cat([weights[f"self_attn.{name}_proj.weight"] for name in "qkv"])
         self.mlp_weights = SwiGLU(
             w_in=torch.cat([weights["mlp.gate_proj.weight"], weights["mlp.up_proj.weight"]]),
@@ -38,11 +38,11 @@ class TorchLayer:
 
     def input_norm(self, hidden: Tensor, residual: Tensor | None) -> tuple[Tensor, Tensor]:
         h = hidden if residual is None else hidden + residual
-        return rms_norm(h, self._weights["input_layernorm.weight"], self.config.rms_norm_eps), h
+        return rms_norm(h, self.weights["input_layernorm.weight"], self.config.rms_norm_eps), h
 
     def post_norm(self, hidden: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         h1 = hidden + residual
-        return rms_norm(h1, self._weights["post_attention_layernorm.weight"], self.config.rms_norm_eps), h1
+        return rms_norm(h1, self.weights["post_attention_layernorm.weight"], self.config.rms_norm_eps), h1
 
     def qkv(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         config = self.config
@@ -50,12 +50,12 @@ class TorchLayer:
         packed = F.linear(x, self._qkv).view(x.shape[0], heads + 2 * kv_heads, config.head_dim)
         q, k, v = packed.split([heads, kv_heads, kv_heads], dim=1)
         if config.architecture == "qwen3":
-            q = rms_norm(q, self._weights["self_attn.q_norm.weight"], config.rms_norm_eps)
-            k = rms_norm(k, self._weights["self_attn.k_norm.weight"], config.rms_norm_eps)
+            q = rms_norm(q, self.weights["self_attn.q_norm.weight"], config.rms_norm_eps)
+            k = rms_norm(k, self.weights["self_attn.k_norm.weight"], config.rms_norm_eps)
         return rotate(q, positions, self._frequencies), rotate(k, positions, self._frequencies), v
 
     def o_proj(self, attention: Tensor) -> Tensor:
-        return F.linear(attention, self._weights["self_attn.o_proj.weight"])
+        return F.linear(attention, self.weights["self_attn.o_proj.weight"])
 
     def mlp(self, y: Tensor) -> Tensor:
         gate, up = F.linear(y, self.mlp_weights.w_in).chunk(2, -1)

@@ -48,7 +48,5 @@ class TorchRuntime:
     def _branches(self, model: Model) -> Branches:
         if self.name == "torch":
             return PackedBranches()
-        intermediate = max(model.config.intermediate_size, model.config.hidden_size)
-        return BoundedBranches(
-            SwiGLUScratch(capacity=CAPACITY, intermediate_size=intermediate, dtype=model.dtype, device="cpu")
-        )
+        width = max(model.config.intermediate_size, model.config.hidden_size)
+        return BoundedBranches(SwiGLUScratch.allocate(CAPACITY, width, model.dtype, "cpu"))

@@ -1,0 +1,45 @@
+"""One seeded fault: what is broken, by which public report, who must see it, and who must stay quiet."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """seam: dotted path of the one attribute that is replaced, `package.module:Object.attribute`.
+    patch: from the original attribute to the broken one. killer: the property that must fail, for exactly `reason`.
+    quiet: properties that must still pass, so that the killer is shown to be specific. source: the public report or
+    incident it stands for. runtime, model: where it bites."""
+
+    id: str
+    title: str
+    source: str
+    seam: str
+    patch: Callable[[Any], Any]
+    killer: str
+    reason: str
+    quiet: tuple[str, ...]
+    runtime: str = "torch"
+    model: str = "tiny-llama"
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """The fault in force, and undone at the end."""
+        owner, attribute = _locate(self.seam)
+        with mock.patch.object(owner, attribute, self.patch(getattr(owner, attribute))):
+            yield
+
+
+def _locate(seam: str) -> tuple[Any, str]:
+    module, _, path = seam.partition(":")
+    owner: Any = importlib.import_module(module)
+    *parents, attribute = path.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    return owner, attribute

@@ -1,0 +1,117 @@
+"""What a level demands: the ordered list of its properties and the ordered list of its seeded faults, as packaged text.
+
+A list is read without importing the properties, so that a certificate can be re-checked without a tensor library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from vskipper.errors import InputError
+
+FOLDER: Final = Path(__file__).parent / "must_pass"
+OPTIONAL: Final = "if_supported"
+UNFAULTED: Final = "no_fault"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """One property of a level. examples: at full strength. counters: must all be above 0. optional: a subject may
+    lack the capability it needs, and is then reported as unsupported. faulted: seeded faults are run against it."""
+
+    property: str
+    clause: str
+    examples: int
+    counters: tuple[str, ...]
+    optional: bool = False
+    faulted: bool = True
+
+    def line(self) -> str:
+        words = [self.property, self.clause, str(self.examples), ",".join(self.counters)]
+        return " ".join([*words, *[OPTIONAL] * self.optional, *[UNFAULTED] * (not self.faulted)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeededFault:
+    """One fault of a level. killer: the property that must detect it, for this reason. quiet: the ones that must not."""
+
+    fault: str
+    killer: str
+    reason: str
+    quiet: tuple[str, ...]
+
+    def line(self) -> str:
+        return " ".join([self.fault, self.killer, self.reason, ",".join(self.quiet) or "-"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MustPass:
+    """The demands of one level, in order."""
+
+    level: str
+    requirements: tuple[Requirement, ...]
+    faults: tuple[SeededFault, ...]
+
+
+def load_must_pass(level: str, folder: Path = FOLDER) -> MustPass:
+    """Read `<level>.txt` and `<level>_faults.txt`; raises InputError when the level has no list in this suite."""
+    path = folder / f"{level}.txt"
+    if not path.is_file():
+        known = ", ".join(available_levels(folder))
+        raise InputError("level cannot be certified by this suite", where="--level", got=level, expected=known)
+    return MustPass(
+        level=level,
+        requirements=tuple(_requirement(path, *entry) for entry in _lines(path)),
+        faults=tuple(_fault(path, *entry) for entry in _lines(folder / f"{level}_faults.txt")),
+    )
+
+
+def available_levels(folder: Path = FOLDER) -> tuple[str, ...]:
+    """Levels that this suite can certify."""
+    return tuple(sorted(path.stem for path in folder.glob("*.txt") if not path.stem.endswith("_faults")))
+
+
+def render(header: str, entries: Iterable[Requirement | SeededFault]) -> str:
+    """The text of a list: a comment line, then one entry a line."""
+    return "".join([f"# {header}\n", *(f"{entry.line()}\n" for entry in entries)])
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        words = line.split()
+        if words and not words[0].startswith("#"):
+            yield number, words
+
+
+def _requirement(path: Path, number: int, words: list[str]) -> Requirement:
+    flags = words[4:]
+    if len(words) < 4 or not words[2].isdigit() or not set(flags) <= {OPTIONAL, UNFAULTED}:
+        raise InputError(
+            "must-pass line",
+            where=f"{path.name}:{number}",
+            got=" ".join(words),
+            expected=f"property clause examples counter,counter [{OPTIONAL}] [{UNFAULTED}]",
+        )
+    return Requirement(
+        property=words[0],
+        clause=words[1],
+        examples=int(words[2]),
+        counters=tuple(words[3].split(",")),
+        optional=OPTIONAL in flags,
+        faulted=UNFAULTED not in flags,
+    )
+
+
+def _fault(path: Path, number: int, words: list[str]) -> SeededFault:
+    if len(words) != 4:
+        raise InputError(
+            "fault line",
+            where=f"{path.name}:{number}",
+            got=" ".join(words),
+            expected="fault killer reason quiet,quiet (or -)",
+        )
+    quiet = () if words[3] == "-" else tuple(words[3].split(","))
+    return SeededFault(fault=words[0], killer=words[1], reason=words[2], quiet=quiet)

@@ -1,0 +1,61 @@
+"""The event stream of a certification: one JSON object a line on what was standard output."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, TextIO
+
+import pytest
+
+from vskipper.errors import InputError
+
+
+class Events:
+    """Keeps the real standard output for events and sends everything else that is printed to standard error."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    @classmethod
+    def claim_stdout(cls) -> Events:
+        stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
+        return cls(stream)
+
+    def send(self, event: str, **fields: Any) -> None:
+        self._stream.write(json.dumps({"event": event, **fields}) + "\n")
+        self._stream.flush()
+
+    def error(self, error: InputError) -> None:
+        self.send(
+            "error", what=error.what, where=error.where, got=error.got, expected=error.expected, text=str(error)
+        )
+
+
+class ItemReports:
+    """A pytest plugin of the controlling process: collects what the items recorded, wherever they ran."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self.results: list[dict[str, Any]] = []
+        self.kills: list[dict[str, Any]] = []
+        self.crashes: list[str] = []
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._events.send("start", item=nodeid.partition("[")[2].rstrip("]"))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        recorded = dict(report.user_properties)
+        if report.when == "call" and "result" in recorded:
+            self.results.append(recorded["result"])
+        elif report.when == "call" and "kill" in recorded:
+            self.kills.append(recorded["kill"])
+        elif report.failed:
+            self.crashes.append(f"{report.nodeid}\n{report.longreprtext}")
+        if report.when == "call":
+            self._events.send("item", item=report.nodeid.partition("[")[2].rstrip("]"), outcome=report.outcome)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.crashes.append(f"{report.nodeid}\n{report.longreprtext}")

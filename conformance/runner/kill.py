@@ -1,0 +1,56 @@
+"""One fault against every property: the cases are drawn once, the checks are looped while the fault is in force."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from conformance.faults.fault import Fault
+from conformance.record import QUIET, Kill
+from conformance.subjects import SubjectSpec, build_subject
+from properties.property import Property, Subject
+from properties.registry import CORE
+from properties.run import draw_cases, first_violation
+
+KILLER_CASES = 40
+OTHER_CASES = 4
+
+
+def run_fault(fault: Fault, seed: int) -> Kill:
+    """The fault's line of the kill matrix, over the properties that can run on its subject."""
+    subject = _subject(fault.runtime, fault.model)
+    drawn = {
+        property.id: _cases(
+            property.id, fault.runtime, fault.model, KILLER_CASES if property.id == fault.killer else OTHER_CASES, seed
+        )
+        for property in CORE
+        if property.scope != "model"
+    }
+    with fault.active():
+        outcomes = {
+            property.id: _outcome(property, subject, drawn[property.id]) for property in CORE if property.id in drawn
+        }
+    return Kill.judged(
+        fault=fault.id,
+        source=fault.source,
+        killer=fault.killer,
+        reason_expected=fault.reason,
+        outcomes=outcomes,
+        quiet=fault.quiet,
+    )
+
+
+def _outcome(property: Property, subject: Subject, cases: tuple[Any, ...]) -> str:
+    violation = first_violation(property, subject, cases)
+    return QUIET if violation is None else f"killed:{violation.reason}"
+
+
+@lru_cache(maxsize=None)
+def _subject(runtime: str, model: str) -> Subject:
+    return build_subject(SubjectSpec(runtime=runtime, model=model))
+
+
+@lru_cache(maxsize=None)
+def _cases(property_id: str, runtime: str, model: str, count: int, seed: int) -> tuple[Any, ...]:
+    property = next(each for each in CORE if each.id == property_id)
+    return draw_cases(property, _subject(runtime, model), count, seed)
