@@ -15,8 +15,8 @@ from conformance.waivers import Waiver, waiver_problems
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """reduced: fewer examples than the level asks, or no faults. reasons: why the level is not granted, one line
-    each."""
+    """reduced: fewer examples than the level asks, or no faults although the policy could be run. reasons: why the
+    level is not granted, one line each."""
 
     reduced: bool
     reasons: tuple[str, ...]
@@ -34,7 +34,8 @@ def decide(
     waivers: Sequence[Waiver],
 ) -> Decision:
     """Judge a run. Nothing that the manifest says of its own verdict is read."""
-    reduced = tuple(_reductions(manifest.examples, must_pass, kills))
+    blocked = any(result.status == Status.BLOCKED for result in results)
+    reduced = tuple(_reductions(manifest.examples, must_pass, kills, blocked))
     reasons = (
         *_order(
             "results", "property", [need.property for need in must_pass.requirements], [r.property for r in results]
@@ -47,7 +48,9 @@ def decide(
     return Decision(reduced=bool(reduced), reasons=reasons)
 
 
-def _reductions(declared: Mapping[str, int], must_pass: MustPass, kills: Sequence[Kill]) -> Iterator[str]:
+def _reductions(
+    declared: Mapping[str, int], must_pass: MustPass, kills: Sequence[Kill], blocked: bool
+) -> Iterator[str]:
     short = [need for need in must_pass.requirements if declared.get(need.property, 0) < need.examples]
     if short:
         need = short[0]
@@ -55,7 +58,7 @@ def _reductions(declared: Mapping[str, int], must_pass: MustPass, kills: Sequenc
             f"REDUCED: {len(short)} of {len(must_pass.requirements)} properties declared fewer examples than the level "
             f"asks, first {need.property}: got {declared.get(need.property, 0)}, expected {need.examples}"
         )
-    if not kills:
+    if not kills and not blocked:
         yield "REDUCED: no seeded fault was run, so nothing shows that the properties can fail"
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from conformance.clauses import LEVEL_BY_ID
 from vskipper.errors import InputError
 
 FOLDER: Final = Path(__file__).parent / "must_pass"
@@ -36,7 +37,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeededFault:
-    """One fault of a level. killer: the property that must detect it, for this reason. quiet: the ones that must not."""
+    """One fault of a level. killer: the property that must detect it, for this reason. quiet: those that must not."""
 
     fault: str
     killer: str
@@ -56,22 +57,22 @@ class MustPass:
     faults: tuple[SeededFault, ...]
 
 
-def load_must_pass(level: str, folder: Path = FOLDER) -> MustPass:
+def load_must_pass(level: str) -> MustPass:
     """Read `<level>.txt` and `<level>_faults.txt`; raises InputError when the level has no list in this suite."""
-    path = folder / f"{level}.txt"
-    if not path.is_file():
-        known = ", ".join(available_levels(folder))
+    path = FOLDER / f"{level}.txt"
+    if level not in LEVEL_BY_ID or not path.is_file():
+        known = ", ".join(available_levels())
         raise InputError("level cannot be certified by this suite", where="--level", got=level, expected=known)
     return MustPass(
         level=level,
         requirements=tuple(_requirement(path, *entry) for entry in _lines(path)),
-        faults=tuple(_fault(path, *entry) for entry in _lines(folder / f"{level}_faults.txt")),
+        faults=tuple(_fault(path, *entry) for entry in _lines(FOLDER / f"{level}_faults.txt")),
     )
 
 
-def available_levels(folder: Path = FOLDER) -> tuple[str, ...]:
-    """Levels that this suite can certify."""
-    return tuple(sorted(path.stem for path in folder.glob("*.txt") if not path.stem.endswith("_faults")))
+def available_levels() -> tuple[str, ...]:
+    """Levels that this suite can certify, lowest first."""
+    return tuple(level for level in LEVEL_BY_ID if (FOLDER / f"{level}.txt").is_file())
 
 
 def render(header: str, entries: Iterable[Requirement | SeededFault]) -> str:

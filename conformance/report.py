@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from conformance.clauses import LEVEL_BY_ID
 from conformance.judge import Decision
@@ -26,16 +27,8 @@ def render_report(
     decision: Decision,
 ) -> str:
     """HTML text; the same records give the same bytes."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["duration"] = duration
     level = LEVEL_BY_ID[manifest.level]
-    return environment.get_template("report.html.j2").render(
+    return _template().render(
         manifest=manifest,
         level=level,
         decision=decision,
@@ -47,6 +40,18 @@ def render_report(
         failures=[result for result in results if result.failure is not None],
         waivers=waivers_text.strip(),
     )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2")
 
 
 def _figures(manifest: Manifest, results: Sequence[Result], kills: Sequence[Kill]) -> list[tuple[str, str]]:

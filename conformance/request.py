@@ -10,10 +10,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """policy: a name or package.module:Class. settings: its keyword arguments, as JSON values. model: a name or a folder.
-    delta: a file of router and projector tensors. examples: a property, or None for the level's own. faults: whether
-    the seeded ones are run. workers: processes beside the controlling one, 0 for none. work_dir: a folder to write in.
-    """
+    """policy: a name or package.module:Class. settings: its keyword arguments, as JSON values. model: a name or a
+    folder. delta: a file of router and projector tensors. examples: of each property, or None for the level's own.
+    faults: whether the seeded ones are run. workers: processes beside the controlling one. work_dir: to write in."""
 
     policy: str
     model: str

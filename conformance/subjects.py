@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def open_model(name: str, delta: str | None) -> tuple[Model, Checkpoint]:
     return model, checkpoint
 
 
-@lru_cache(maxsize=None)
+@cache
 def open_runtime(name: str) -> Runtime:
     """The runtime under test of that name; imported here, since each brings its own world."""
     if name == "reference":

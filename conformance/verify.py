@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from conformance.certificate import FILES, KILLS, MANIFEST, REPORT, RESULTS, SUMS, WAIVERS, file_texts
 from conformance.clauses import CONTRACT_VERSION, LEVEL_BY_ID
@@ -41,9 +41,12 @@ class Verdict:
     def ok(self) -> bool:
         return not self.refusals
 
+    def to_json(self) -> dict[str, Any]:
+        return {"ok": self.ok, **asdict(self), "refusals": list(self.refusals)}
+
 
 def verify(folder: Path, must_pass: MustPass | None = None) -> Verdict:
-    """Judge a certificate folder. Raises InputError when it is none, or when its contract is newer than this suite's."""
+    """Judge a certificate folder. Raises InputError when it is none, or when its contract is newer than ours."""
     if not (folder.is_dir() and (folder / MANIFEST).is_file() and (folder / SUMS).is_file()):
         raise InputError(
             "not a certificate",

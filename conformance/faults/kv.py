@@ -11,8 +11,6 @@ from torch import Tensor
 from conformance.faults.edit_kv import Written, changed, edit_kv, others
 from conformance.faults.fault import Fault
 from conformance.runtimes.torch_runtime.attention import PagedAttention, load
-from conformance.runtimes.torch_runtime.modules import rms_norm
-from vskipper.policy import Phase
 
 WRITE = "vskipper.execution.routed_layer:RoutedLayer._write_kv"
 
@@ -22,7 +20,7 @@ def _drop_project_rows(written: Written) -> Written:
     return replace(written, slots=written.slots[keep], k=written.k[keep], v=written.v[keep])
 
 
-def _drop_last_prefill_row(written: Written) -> Written:
+def _drop_last_row(written: Written) -> Written:
     count = int(written.run.valid.sum())
     keep = others(torch.tensor([count - 1]), written.slots.numel()) if count > 1 else torch.arange(count)
     return replace(written, slots=written.slots[keep], k=written.k[keep], v=written.v[keep])
@@ -91,3 +89,98 @@ def _without_k_norm(original: Any) -> Any:
         return q, k, v
 
     return broken
+
+
+FAULTS = (
+    Fault(
+        id="kv-project-rows-dropped",
+        title="PROJECT_ONLY rows write no K and V",
+        source="sglang#39342",
+        seam=WRITE,
+        patch=edit_kv(_drop_project_rows),
+        killer="kv.complete",
+        reason="missing_write",
+        quiet=("map.partition", "policy.declared"),
+    ),
+    Fault(
+        id="kv-last-row-dropped",
+        title="a chunk counts as computed before its last row was written",
+        source="sglang#24275",
+        seam=WRITE,
+        patch=edit_kv(_drop_last_row),
+        killer="kv.complete",
+        reason="missing_write",
+        quiet=("map.partition", "policy.declared"),
+    ),
+    Fault(
+        id="kv-written-beyond-own-slot",
+        title="one K and V more is written, to the slot behind the first",
+        source="sglang#30093",
+        seam=WRITE,
+        patch=edit_kv(_one_write_more),
+        killer="kv.footprint",
+        reason="foreign_slot_written",
+        quiet=("map.partition", "gate.routes"),
+    ),
+    Fault(
+        id="kv-copied-from-layer-below",
+        title="PROJECT_ONLY rows take over the K and V of the layer below",
+        source="GateSkip (arXiv 2510.13876), masked path",
+        seam=WRITE,
+        patch=edit_kv(_from_previous_layer),
+        killer="kv.own_layer",
+        reason="wrong_layer",
+        quiet=("kv.complete", "kv.footprint", "map.partition"),
+    ),
+    Fault(
+        id="kv-position-of-packed-row",
+        title="keys of PROJECT_ONLY rows are turned by their place in the cohort",
+        source="imp#692",
+        seam=WRITE,
+        patch=edit_kv(_packed_index_as_position),
+        killer="kv.own_layer",
+        reason="wrong_position",
+        quiet=("kv.complete", "kv.footprint", "map.partition"),
+    ),
+    Fault(
+        id="kv-rows-exchanged",
+        title="the first two rows write each other's K and V",
+        source="tt-xla#5778",
+        seam=WRITE,
+        patch=edit_kv(_neighbours_swapped),
+        killer="kv.own_layer",
+        reason="wrong_row",
+        quiet=("kv.complete", "kv.footprint", "map.partition"),
+    ),
+    Fault(
+        id="kv-scale-dropped",
+        title="keys of PROJECT_ONLY rows are stored without their scale",
+        source="sglang#18818",
+        seam=WRITE,
+        patch=edit_kv(_scale_dropped),
+        killer="kv.scales",
+        reason="scale_not_applied",
+        quiet=("kv.complete", "kv.footprint", "sem.outputs"),
+    ),
+    Fault(
+        id="kv-project-rows-narrow",
+        title="PROJECT_ONLY rows store K and V through a narrower dtype",
+        source="vllm#42580",
+        seam=WRITE,
+        patch=edit_kv(_project_rows_through_half),
+        killer="kv.own_layer",
+        reason="wrong_value",
+        quiet=("kv.complete", "kv.footprint", "map.partition"),
+    ),
+    Fault(
+        id="kv-without-k-norm",
+        title="keys miss Qwen3's norm of each head",
+        source="policies that were written for Llama and run on Qwen3",
+        seam="conformance.runtimes.torch_runtime.modules:TorchLayer.qkv",
+        patch=_without_k_norm,
+        killer="kv.own_layer",
+        reason="wrong_value",
+        quiet=("kv.complete", "kv.footprint", "map.partition"),
+        model="tiny-qwen3",
+    ),
+)

@@ -50,4 +50,3 @@ def model_identity(model: Model) -> ModelIdentity:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.contiguous().view(torch.uint8).numpy().data)
     return ModelIdentity(name=model.name, digest=digest.hexdigest(), routed_layers=model.routed_layers)
-

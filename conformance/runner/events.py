@@ -28,9 +28,7 @@ class Events:
         self._stream.flush()
 
     def error(self, error: InputError) -> None:
-        self.send(
-            "error", what=error.what, where=error.where, got=error.got, expected=error.expected, text=str(error)
-        )
+        self.send("error", what=error.what, where=error.where, got=error.got, expected=error.expected, text=str(error))
 
 
 class ItemReports:

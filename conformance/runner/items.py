@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from conformance.faults.registry import FAULTS
 from conformance.faults.fault import Fault
+from conformance.faults.registry import FAULTS
 from conformance.request import Request
 from conformance.subjects import SubjectSpec
 from properties.property import Property

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from conformance.faults.fault import Fault
 from conformance.record import QUIET, Kill
 from conformance.subjects import SubjectSpec, build_subject
 from properties.property import Property, Subject
-from properties.registry import CORE
+from properties.registry import CORE, by_id
 from properties.run import draw_cases, first_violation
 
 KILLER_CASES = 40
@@ -17,7 +17,7 @@ OTHER_CASES = 4
 
 
 def run_fault(fault: Fault, seed: int) -> Kill:
-    """The fault's line of the kill matrix, over the properties that can run on its subject."""
+    """The fault's line of the kill matrix."""
     subject = _subject(fault.runtime, fault.model)
     drawn = {
         property.id: _cases(
@@ -40,17 +40,20 @@ def run_fault(fault: Fault, seed: int) -> Kill:
     )
 
 
+def _count(property: Property, fault: Fault) -> int:
+    return KILLER_CASES if property.id == fault.killer else OTHER_CASES
+
+
 def _outcome(property: Property, subject: Subject, cases: tuple[Any, ...]) -> str:
     violation = first_violation(property, subject, cases)
     return QUIET if violation is None else f"killed:{violation.reason}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _subject(runtime: str, model: str) -> Subject:
     return build_subject(SubjectSpec(runtime=runtime, model=model))
 
 
-@lru_cache(maxsize=None)
-def _cases(property_id: str, runtime: str, model: str, count: int, seed: int) -> tuple[Any, ...]:
-    property = next(each for each in CORE if each.id == property_id)
-    return draw_cases(property, _subject(runtime, model), count, seed)
+@cache
+def _cases(property_id: str, runtime: str, model: str, seed: int) -> tuple[Any, ...]:
+    return draw_cases(by_id(property_id), _subject(runtime, model), KILLER_CASES, seed)

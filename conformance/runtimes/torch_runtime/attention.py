@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from vskipper.kernels.decode_attention import paged_decode
 
 from conformance.runtimes.torch_runtime.rows import Rows
 from reference.config import ModelConfig
 from reference.plan import PoolLayout
+from vskipper.kernels.decode_attention import paged_decode
 
 
 class Pool:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from vskipper.request_key import request_key
 
 from reference.plan import Chunk, StepPlan
 from vskipper.policy import Phase, RowBatch
+from vskipper.request_key import request_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

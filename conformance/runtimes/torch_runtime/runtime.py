@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from vskipper.kernels.swiglu import SwiGLUScratch
-
 from conformance.runtimes.torch_runtime.modules import TorchModules
 from conformance.runtimes.torch_runtime.session import TorchSession
 from properties.runtime import Mode, Model, RuntimeCapabilities, Session
@@ -14,6 +12,7 @@ from reference.plan import PoolLayout
 from vskipper.execution.bounded import BoundedBranches
 from vskipper.execution.branches import Branches
 from vskipper.execution.packed import PackedBranches
+from vskipper.kernels.swiglu import SwiGLUScratch
 
 CAPACITY = 64
 Kernels = Literal["torch", "triton"]

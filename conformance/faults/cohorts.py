@@ -1,0 +1,219 @@
+"""Faults of cohort maps and of what is counted: clauses MAP-1, MAP-2 and WORK-1."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from conformance.faults.fault import Fault
+from vskipper.action import Action
+from vskipper.cohort import CohortPlan
+from vskipper.policy import Route
+
+PLAN = "vskipper.execution.packed:plan_cohorts"
+
+
+def _pads_count(original: Any) -> Any:
+    def broken(actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
+        original(actions, torch.ones_like(valid), out)
+
+    return broken
+
+
+def _last_row_lost(original: Any) -> Any:
+    def broken(actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
+        last = torch.arange(valid.numel()) == valid.sum() - 1
+        original(actions, valid & ~(last & (valid.sum() > 1)), out)
+
+    return broken
+
+
+def _descending(original: Any) -> Any:
+    def broken(actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
+        original(actions, valid, out)
+        for first, last in zip(out.offsets[:-1].tolist(), out.offsets[1:].tolist(), strict=True):
+            out.rows[first:last] = out.rows[first:last].flip(0)
+
+    return broken
+
+
+def _tail_written(original: Any) -> Any:
+    def broken(actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
+        original(actions, valid, out)
+        out.rows[int(out.offsets[-1]) :] = 0
+
+    return broken
+
+
+def _one_short(original: Any) -> Any:
+    """The bound of the last cohort is one too small, as `<` for `<=` makes it."""
+
+    def broken(actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
+        original(actions, valid, out)
+        out.offsets[-1] -= int(out.offsets[-1] > out.offsets[-2])
+
+    return broken
+
+
+def _swapped_cohorts(original: Any) -> Any:
+    """RUN and PROJECT_ONLY exchange their rows, and their counts with them."""
+
+    def broken(actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
+        run, project = actions == int(Action.RUN), actions == int(Action.PROJECT_ONLY)
+        swapped = torch.where(run, int(Action.PROJECT_ONLY), torch.where(project, int(Action.RUN), actions))
+        original(swapped.to(actions.dtype), valid, out)
+
+    return broken
+
+
+class _FirstPlanKept:
+    """Plans the first routed layer of a pass and hands its cohorts to the others."""
+
+    def __init__(self, original: Any) -> None:
+        self._original = original
+        self._kept: tuple[int, Tensor, Tensor] | None = None
+
+    def __call__(self, actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
+        if self._kept is not None and self._kept[0] == valid.data_ptr():
+            out.rows.copy_(self._kept[1])
+            out.offsets.copy_(self._kept[2])
+            return
+        self._original(actions, valid, out)
+        self._kept = (valid.data_ptr(), out.rows.clone(), out.offsets.clone())
+
+
+def _forced_dense(original: Any) -> Any:
+    """The executor runs every row dense, and the tape still says what the policy asked for."""
+
+    def broken(actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
+        original(torch.full_like(actions, int(Action.RUN)), valid, out)
+
+    return broken
+
+
+def _tape_records_run(original: Any) -> Any:
+    def broken(self: Any, layer: int, route: Route) -> None:
+        original(self, layer, replace(route, actions=torch.full_like(route.actions, int(Action.RUN))))
+
+    return broken
+
+
+def _work_not_counted(original: Any) -> Any:
+    """Work counted for the first routed layer only."""
+
+    def broken(self: Any, index: int, branch: str, rows: Tensor | int) -> None:
+        if index == 0:
+            original(self, index, branch, rows)
+
+    return broken
+
+
+def _first_plan_kept(original: Any) -> Any:
+    return _FirstPlanKept(original).__call__
+
+
+FAULTS = (
+    Fault(
+        id="cohort-counts-padding",
+        title="padding rows are in a cohort",
+        source="tokenspeed#969",
+        seam=PLAN,
+        patch=_pads_count,
+        killer="pad.inert",
+        reason="pad_in_cohort",
+        quiet=("kv.own_layer", "sem.outputs", "policy.declared"),
+    ),
+    Fault(
+        id="cohort-last-row-lost",
+        title="the last row is in no cohort",
+        source="vllm#7380",
+        seam=PLAN,
+        patch=_last_row_lost,
+        killer="map.partition",
+        reason="wrong_offsets",
+        quiet=("kv.complete", "policy.declared"),
+    ),
+    Fault(
+        id="cohort-descending",
+        title="a cohort's rows are not ascending",
+        source="maps built by atomics",
+        seam=PLAN,
+        patch=_descending,
+        killer="map.partition",
+        reason="wrong_order",
+        quiet=("kv.complete", "work.counts", "sem.outputs"),
+    ),
+    Fault(
+        id="cohort-tail-written",
+        title="entries beyond the count are written",
+        source="sglang#24743",
+        seam=PLAN,
+        patch=_tail_written,
+        killer="map.partition",
+        reason="beyond_count_written",
+        quiet=("kv.complete", "work.counts", "sem.outputs"),
+    ),
+    Fault(
+        id="cohort-one-short",
+        title="the last cohort ends one row early",
+        source="vllm#30850",
+        seam=PLAN,
+        patch=_one_short,
+        killer="work.counts",
+        reason="rows_missing",
+        quiet=("kv.complete", "policy.declared"),
+    ),
+    Fault(
+        id="cohort-exchanged",
+        title="RUN and PROJECT_ONLY exchange their rows",
+        source="SkipGPT, where class 1 means skip",
+        seam=PLAN,
+        patch=_swapped_cohorts,
+        killer="sem.outputs",
+        reason="wrong_hidden",
+        quiet=("kv.complete", "policy.declared"),
+    ),
+    Fault(
+        id="cohort-of-first-layer",
+        title="the first routed layer's cohorts serve all layers of the pass",
+        source="sglang#16103",
+        seam=PLAN,
+        patch=_first_plan_kept,
+        killer="map.partition",
+        reason="wrong_offsets",
+        quiet=("kv.complete", "policy.declared"),
+    ),
+    Fault(
+        id="executor-forced-dense",
+        title="every row runs dense, the tape says otherwise",
+        source="the authors' run with 16,702 passes and no skip",
+        seam=PLAN,
+        patch=_forced_dense,
+        killer="work.counts",
+        reason="rows_extra",
+        quiet=("kv.complete", "policy.declared"),
+    ),
+    Fault(
+        id="tape-records-run",
+        title="the tape says RUN for every row",
+        source="counters that a deleted variable switched off",
+        seam="vskipper.tape:RouteTape.write",
+        patch=_tape_records_run,
+        killer="work.counts",
+        reason="actions_differ",
+        quiet=("kv.complete", "sem.outputs", "map.partition"),
+    ),
+    Fault(
+        id="work-of-first-layer",
+        title="work is counted at the first routed layer only",
+        source="TensorRT-LLM#17110",
+        seam="vskipper.execution.work:WorkCounters.add",
+        patch=_work_not_counted,
+        killer="kv.complete",
+        reason="kv_rows_mismatch",
+        quiet=("sem.outputs", "map.partition"),
+    ),
+)

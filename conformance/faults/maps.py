@@ -1,0 +1,236 @@
+"""Faults of row-to-memory maps and of padding: clauses MAP-2, MAP-3 and GRAPH-3."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from conformance.faults.fault import Fault
+from conformance.runtimes.torch_runtime.rows import Rows
+
+
+def _pads_to_last_slot(original: Any) -> Any:
+    """Padding rows carry slot -1, which indexing takes for the last one."""
+
+    def broken(plan: Any, page_size: int) -> Rows:
+        rows: Rows = original(plan, page_size)
+        slots = rows.out_cache_loc.clone()
+        slots[plan.rows :] = -1
+        return replace(rows, out_cache_loc=slots)
+
+    return broken
+
+
+class _StaleTable:
+    """Row-to-memory maps are kept while their shape stays the same."""
+
+    def __init__(self, original: Any) -> None:
+        self._original = original
+        self._kept: Rows | None = None
+
+    def bind(self) -> Any:
+        def broken(plan: Any, page_size: int) -> Rows:
+            rows: Rows = self._original(plan, page_size)
+            kept = self._kept
+            self._kept = rows
+            if kept is None or kept.slot_table.shape[0] != rows.slot_table.shape[0]:
+                return rows
+            return replace(rows, slot_table=kept.slot_table, lengths=kept.lengths)
+
+        return broken
+
+
+def _stale_table(original: Any) -> Any:
+    return _StaleTable(original).bind()
+
+
+def _unpacked_map(original: Any) -> Any:
+    """Packed queries meet the map of the unpacked rows: its first n lines."""
+
+    def broken(self: Any, layer: int, q: Tensor, rows: Tensor) -> Tensor:
+        out: Tensor = original(self, layer, q, torch.arange(rows.numel()))
+        return out
+
+    return broken
+
+
+def _page_for_slot(original: Any) -> Any:
+    """A map of slots is read as one of pages: right while a page is one slot."""
+
+    def broken(chunk: Any, page_size: int) -> list[tuple[int, ...]]:
+        contexts: list[tuple[int, ...]] = original(chunk, page_size)
+        return [tuple(slot // page_size if i else slot for i, slot in enumerate(slots)) for slots in contexts]
+
+    return broken
+
+
+def _edge_of_page_lost(original: Any) -> Any:
+    """A context that ends at a page's edge loses its last position."""
+
+    def broken(chunk: Any, page_size: int) -> list[tuple[int, ...]]:
+        contexts: list[tuple[int, ...]] = original(chunk, page_size)
+        return [
+            slots[:-1] if page_size > 1 and len(slots) > 1 and len(slots) % page_size == 0 else slots
+            for slots in contexts
+        ]
+
+    return broken
+
+
+def _slot_in_eight_bits(original: Any) -> Any:
+    """Slot numbers are kept too narrow to reach the end of the pool."""
+
+    def broken(chunk: Any, page_size: int) -> list[tuple[int, ...]]:
+        contexts: list[tuple[int, ...]] = original(chunk, page_size)
+        return [tuple(slot % 256 for slot in slots) for slots in contexts]
+
+    return broken
+
+
+def _future_visible(original: Any) -> Any:
+    """Every row of a chunk sees the whole chunk."""
+
+    def broken(chunk: Any, page_size: int) -> list[tuple[int, ...]]:
+        contexts: list[tuple[int, ...]] = original(chunk, page_size)
+        return [contexts[-1]] * len(contexts)
+
+    return broken
+
+
+def _masked_by_product(original: Any) -> Any:
+    """Slots outside the context are multiplied away: 0 * NaN stays NaN."""
+
+    def broken(condition: Tensor, kept: Tensor, other: Tensor) -> Tensor:
+        return kept * condition
+
+    return broken
+
+
+def _scale_over_padding(original: Any) -> Any:
+    """One quantisation step for all rows of the pass, padding included."""
+
+    def broken(self: Any, hidden: Tensor, residual: Tensor | None) -> tuple[Tensor, Tensor]:
+        x, h = original(self, hidden, residual)
+        step = torch.nan_to_num(x, nan=1e3, posinf=1e3, neginf=1e3).abs().max() / 127
+        return (x / step).round() * step, h
+
+    return broken
+
+
+def _old_padding_counts(original: Any) -> Any:
+    """Padding is told by a zero hidden state, so padding with other contents counts as rows."""
+
+    def broken(self: Any, x: Tensor, run: Any) -> Any:
+        run.work.add(self.index, "kv_rows", (~run.valid & (x != 0).any(-1)).sum())
+        return original(self, x, run)
+
+    return broken
+
+
+ROWS = "conformance.runtimes.torch_runtime.session:build_rows"
+CONTEXTS = "conformance.runtimes.torch_runtime.rows:_contexts"
+FAULTS = (
+    Fault(
+        id="pad-writes-last-slot",
+        title="padding rows write to slot -1, the last one of the pool",
+        source="vllm#43810",
+        seam=ROWS,
+        patch=_pads_to_last_slot,
+        killer="pad.inert",
+        reason="pad_written",
+        quiet=("kv.own_layer", "sem.outputs", "map.layout"),
+    ),
+    Fault(
+        id="map-stale",
+        title="row-to-memory maps are kept while the number of rows stays the same",
+        source="rtp-llm#1084",
+        seam=ROWS,
+        patch=_stale_table,
+        killer="map.fresh",
+        reason="stale_map",
+        quiet=("kv.complete", "kv.footprint", "map.partition"),
+    ),
+    Fault(
+        id="map-not-packed",
+        title="packed queries meet the maps of unpacked rows",
+        source="tt-xla#5778",
+        seam="conformance.runtimes.torch_runtime.attention:PagedAttention.attend_rows",
+        patch=_unpacked_map,
+        killer="sem.outputs",
+        reason="wrong_hidden",
+        quiet=("kv.complete", "kv.footprint", "map.partition"),
+    ),
+    Fault(
+        id="map-page-for-slot",
+        title="a slot's page number is used as its slot",
+        source="sglang#31218",
+        seam=CONTEXTS,
+        patch=_page_for_slot,
+        killer="map.layout",
+        reason="layout_changes_result",
+        quiet=("kv.complete", "kv.footprint", "map.partition"),
+    ),
+    Fault(
+        id="map-edge-of-page",
+        title="a context that ends at a page's edge loses its last position",
+        source="vllm#7371",
+        seam=CONTEXTS,
+        patch=_edge_of_page_lost,
+        killer="sem.outputs",
+        reason="wrong_hidden",
+        quiet=("kv.complete", "kv.footprint", "map.partition"),
+    ),
+    Fault(
+        id="map-narrow-slots",
+        title="slot numbers are kept in too few bits",
+        source="vllm#47671",
+        seam=CONTEXTS,
+        patch=_slot_in_eight_bits,
+        killer="map.layout",
+        reason="layout_changes_result",
+        quiet=("kv.complete", "kv.footprint", "map.partition"),
+    ),
+    Fault(
+        id="map-future-visible",
+        title="a row sees the rows behind it in its chunk",
+        source="sglang#24275",
+        seam=CONTEXTS,
+        patch=_future_visible,
+        killer="sem.outputs",
+        reason="wrong_hidden",
+        quiet=("kv.complete", "kv.footprint", "map.partition"),
+    ),
+    Fault(
+        id="mask-by-product",
+        title="slots outside a context are multiplied by zero, and NaN stays NaN",
+        source="sglang#32477",
+        seam="conformance.runtimes.torch_runtime.attention:torch.where",
+        patch=_masked_by_product,
+        killer="sem.outputs",
+        reason="not_finite",
+        quiet=("kv.footprint", "map.partition", "policy.declared"),
+    ),
+    Fault(
+        id="scale-over-padding",
+        title="one quantisation step for all rows, padding included",
+        source="vllm#40047",
+        seam="conformance.runtimes.torch_runtime.modules:TorchLayer.input_norm",
+        patch=_scale_over_padding,
+        killer="pad.inert",
+        reason="pad_changes_output",
+        quiet=("kv.footprint", "map.partition", "policy.declared"),
+    ),
+    Fault(
+        id="padding-told-by-zeros",
+        title="padding that holds something counts as rows",
+        source="sglang#1469",
+        seam="vskipper.execution.routed_layer:RoutedLayer._write_kv",
+        patch=_old_padding_counts,
+        killer="pad.inert",
+        reason="pad_counted",
+        quiet=("kv.own_layer", "sem.outputs", "map.partition"),
+    ),
+)

@@ -1,0 +1,17 @@
+"""All seeded faults of level Core, in the order of the kill matrix."""
+
+from __future__ import annotations
+
+from conformance.faults import branches, cohorts, kv, maps, policies
+from conformance.faults.fault import Fault
+from vskipper.errors import InputError
+
+FAULTS: tuple[Fault, ...] = (*kv.FAULTS, *cohorts.FAULTS, *maps.FAULTS, *branches.FAULTS, *policies.FAULTS)
+_BY_ID = {fault.id: fault for fault in FAULTS}
+
+
+def fault_by_id(id: str) -> Fault:
+    """Raises InputError that lists the known ones."""
+    if id not in _BY_ID:
+        raise InputError("unknown fault", where="fault", got=id, expected=", ".join(_BY_ID))
+    return _BY_ID[id]

@@ -1,0 +1,43 @@
+"""`python -m conformance.must_pass_lists`: writes the packaged must-pass lists anew from the registries."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Final
+
+from conformance.faults.registry import FAULTS
+from conformance.must_pass import FOLDER, Requirement, SeededFault, render
+from properties.property import Property
+from properties.registry import CORE
+
+PROPERTIES_HEAD: Final = "level core: property clause examples counters [if_supported] [no_fault]"
+FAULTS_HEAD: Final = "level core: fault killer reason quiet"
+
+
+def lists() -> dict[str, str]:
+    """The text of each list, by file name."""
+    return {
+        "core.txt": render(PROPERTIES_HEAD, [requirement(property) for property in CORE]),
+        "core_faults.txt": render(
+            FAULTS_HEAD,
+            [SeededFault(fault=f.id, killer=f.killer, reason=f.reason, quiet=f.quiet) for f in FAULTS],
+        ),
+    }
+
+
+def requirement(property: Property) -> Requirement:
+    """What the level demands of it. Seeded faults bite on tiny models, so they are not run on the model asked for."""
+    always = next(field.default for field in fields(Property) if field.name == "unsupported")
+    return Requirement(
+        property=property.id,
+        clause=property.clause,
+        examples=property.examples,
+        counters=property.counters,
+        optional=property.unsupported is not always,
+        faulted=property.scope != "model",
+    )
+
+
+if __name__ == "__main__":
+    for name, text in lists().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
