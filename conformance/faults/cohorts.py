@@ -69,20 +69,24 @@ def _swapped_cohorts(original: Any) -> Any:
     return broken
 
 
-class _FirstPlanKept:
-    """Plans the first routed layer of a pass and hands its cohorts to the others."""
+def _first_plan_kept(original: Any) -> Any:
+    """The first routed layer of a pass is planned; the others of the pass take over its cohorts."""
+    kept: dict[int, CohortPlan] = {}
 
-    def __init__(self, original: Any) -> None:
-        self._original = original
-        self._kept: tuple[int, Tensor, Tensor] | None = None
+    def broken(actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
+        # one mask a pass; holding it keeps its id its own
+        first = kept.get(id(valid))
+        if first is None:
+            original(actions, valid, out)
+            kept.clear()
+            masks.append(valid)
+            kept[id(valid)] = out
+        else:
+            out.rows.copy_(first.rows)
+            out.offsets.copy_(first.offsets)
 
-    def __call__(self, actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
-        if self._kept is not None and self._kept[0] == valid.data_ptr():
-            out.rows.copy_(self._kept[1])
-            out.offsets.copy_(self._kept[2])
-            return
-        self._original(actions, valid, out)
-        self._kept = (valid.data_ptr(), out.rows.clone(), out.offsets.clone())
+    masks: list[Tensor] = []
+    return broken
 
 
 def _forced_dense(original: Any) -> Any:
@@ -109,10 +113,6 @@ def _work_not_counted(original: Any) -> Any:
             original(self, index, branch, rows)
 
     return broken
-
-
-def _first_plan_kept(original: Any) -> Any:
-    return _FirstPlanKept(original).__call__
 
 
 FAULTS = (
@@ -182,8 +182,8 @@ FAULTS = (
         source="sglang#16103",
         seam=PLAN,
         patch=_first_plan_kept,
-        killer="map.partition",
-        reason="wrong_offsets",
+        killer="sem.outputs",
+        reason="wrong_hidden",
         quiet=("kv.complete", "policy.declared"),
     ),
     Fault(

@@ -15,7 +15,8 @@ class Fault:
     """seam: dotted path of the one attribute that is replaced, `package.module:Object.attribute`.
     patch: from the original attribute to the broken one. killer: the property that must fail, for exactly `reason`.
     quiet: properties that must still pass, so that the killer is shown to be specific. source: the public report or
-    incident it stands for. runtime, model: where it bites."""
+    incident it stands for. runtime, model: where it bites. only_named: held against its killer and
+    quiet list alone, where a runtime is too slow for the whole row."""
 
     id: str
     title: str
@@ -27,6 +28,11 @@ class Fault:
     quiet: tuple[str, ...]
     runtime: str = "torch"
     model: str = "tiny-llama"
+    only_named: bool = False
+
+    def meets(self, property: str) -> bool:
+        """Whether the kill matrix holds the fault against this property."""
+        return not self.only_named or property == self.killer or property in self.quiet
 
     @contextmanager
     def active(self) -> Iterator[None]:

@@ -27,7 +27,9 @@ def _drop_last_row(written: Written) -> Written:
 
 
 def _one_write_more(written: Written) -> Written:
-    beyond = written.slots[:1] + 1
+    attention = written.run.attention
+    assert isinstance(attention, PagedAttention)
+    beyond = (written.slots[:1] + 1) % attention.pool.layout.slots
     return replace(
         written,
         slots=torch.cat([beyond, written.slots]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -24,27 +25,18 @@ def _pads_to_last_slot(original: Any) -> Any:
     return broken
 
 
-class _StaleTable:
-    """Row-to-memory maps are kept while their shape stays the same."""
-
-    def __init__(self, original: Any) -> None:
-        self._original = original
-        self._kept: Rows | None = None
-
-    def bind(self) -> Any:
-        def broken(plan: Any, page_size: int) -> Rows:
-            rows: Rows = self._original(plan, page_size)
-            kept = self._kept
-            self._kept = rows
-            if kept is None or kept.slot_table.shape[0] != rows.slot_table.shape[0]:
-                return rows
-            return replace(rows, slot_table=kept.slot_table, lengths=kept.lengths)
-
-        return broken
-
-
 def _stale_table(original: Any) -> Any:
-    return _StaleTable(original).bind()
+    """A session keeps its row-to-memory maps while the number of rows stays the same."""
+    kept: WeakKeyDictionary[Any, Rows] = WeakKeyDictionary()
+
+    def broken(self: Any, policy: Any, rows: Rows) -> Any:
+        last = kept.get(self)
+        kept[self] = rows
+        if last is not None and len(last.lengths) == len(rows.lengths):
+            rows = replace(rows, slot_table=last.slot_table, lengths=last.lengths)
+        return original(self, policy, rows)
+
+    return broken
 
 
 def _unpacked_map(original: Any) -> Any:
@@ -103,8 +95,8 @@ def _future_visible(original: Any) -> Any:
 def _masked_by_product(original: Any) -> Any:
     """Slots outside the context are multiplied away: 0 * NaN stays NaN."""
 
-    def broken(condition: Tensor, kept: Tensor, other: Tensor) -> Tensor:
-        return kept * condition
+    def broken(values: Tensor, visible: Tensor) -> Tensor:
+        return values * visible[:, :, None, None]
 
     return broken
 
@@ -147,7 +139,7 @@ FAULTS = (
         id="map-stale",
         title="row-to-memory maps are kept while the number of rows stays the same",
         source="rtp-llm#1084",
-        seam=ROWS,
+        seam="conformance.runtimes.torch_runtime.session:TorchSession._open_pass",
         patch=_stale_table,
         killer="map.fresh",
         reason="stale_map",
@@ -207,7 +199,7 @@ FAULTS = (
         id="mask-by-product",
         title="slots outside a context are multiplied by zero, and NaN stays NaN",
         source="sglang#32477",
-        seam="conformance.runtimes.torch_runtime.attention:torch.where",
+        seam="conformance.runtimes.torch_runtime.attention:hide",
         patch=_masked_by_product,
         killer="sem.outputs",
         reason="not_finite",

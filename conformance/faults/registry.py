@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from conformance.faults import branches, cohorts, kv, maps, policies
+from conformance.faults import branches, cohorts, kernels, kv, maps, policies
 from conformance.faults.fault import Fault
 from vskipper.errors import InputError
 
-FAULTS: tuple[Fault, ...] = (*kv.FAULTS, *cohorts.FAULTS, *maps.FAULTS, *branches.FAULTS, *policies.FAULTS)
+FAULTS: tuple[Fault, ...] = (
+    *kv.FAULTS,
+    *cohorts.FAULTS,
+    *maps.FAULTS,
+    *branches.FAULTS,
+    *kernels.FAULTS,
+    *policies.FAULTS,
+)
 _BY_ID = {fault.id: fault for fault in FAULTS}
 
 

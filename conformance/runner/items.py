@@ -51,7 +51,7 @@ class PropertyItem:
 
 
 def property_items(request: Request) -> tuple[PropertyItem, ...]:
-    """In the must-pass order; a structural property once a variant, the others once on the model and policy asked for."""
+    """In the must-pass order; structural ones once a variant, the others once on the model and policy asked for."""
     return tuple(item for property in CORE for item in _items_of(property, request))
 
 

@@ -19,7 +19,7 @@ GOOD = (Status.PASSED, Status.UNSUPPORTED)
 
 
 def marked(item: PropertyItem) -> ParameterSet:
-    """Policy items come first, in a run of their own; those on the model asked for share one worker, since it is big."""
+    """Policy items come first, in a run of their own; those on the model asked for share a worker."""
     marks = [pytest.mark.policy] if item.property.scope == "policy" else []
     if item.property.scope == "model":
         marks.append(pytest.mark.xdist_group("model"))
@@ -36,7 +36,7 @@ def test_property(item: PropertyItem, record_property: Callable[[str, object], N
 
 @pytest.mark.parametrize("fault", faults(REQUEST), ids=lambda fault: fault.id)
 def test_fault(fault: Fault, record_property: Callable[[str, object], None]) -> None:
-    kill = run_fault(fault, REQUEST.seed)
+    kill = run_fault(fault)
     record_property("kill", kill.to_json())
     assert kill.killed, f"{fault.id}: {fault.killer} got {kill.outcomes[fault.killer]}, expected {fault.reason}"
     assert kill.quiet_ok, f"{fault.id}: {kill.outcomes}"

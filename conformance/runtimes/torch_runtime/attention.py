@@ -48,9 +48,7 @@ class PagedAttention:
         scores = scores.masked_fill(~visible[:, None, None], float("-inf"))
         wide = torch.promote_types(q.dtype, torch.float32)
         weights = scores.softmax(-1, dtype=wide).to(q.dtype)
-        # slots outside the context may hold anything, NaN too, and 0 * NaN is not 0
-        v = torch.where(visible[:, :, None, None], v, torch.zeros_like(v))
-        return torch.einsum("nhgc,nchd->nhgd", weights, v).reshape(q.shape[0], -1)
+        return torch.einsum("nhgc,nchd->nhgd", weights, hide(v, visible)).reshape(q.shape[0], -1)
 
     def attend_masked(self, layer: int, q: Tensor, actions: Tensor, valid: Tensor) -> Tensor:
         k_pool, v_pool = self.pool.layers[layer]
@@ -66,6 +64,12 @@ class PagedAttention:
         k_pool, v_pool = self.pool.layers[layer]
         layout = self.pool.layout
         return load(k_pool, table, layout.k_scale, dtype), load(v_pool, table, layout.v_scale, dtype)
+
+
+def hide(values: Tensor, visible: Tensor) -> Tensor:
+    """values [n, context, heads, head dim] with zeros where visible bool [n, context] is False."""
+    # slots outside the context may hold anything, NaN too, and 0 * NaN is not 0
+    return torch.where(visible[:, :, None, None], values, torch.zeros_like(values))
 
 
 def store(pool: Tensor, slots: Tensor, values: Tensor, scale: float) -> None:
