@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from conformance.clauses import LEVEL_BY_ID, Level
 from conformance.must_pass import MustPass, Requirement, SeededFault
 from conformance.record import Kill, Manifest, Result, Status
 from conformance.waivers import Waiver, waiver_problems
@@ -41,6 +42,7 @@ def decide(
             "results", "property", [need.property for need in must_pass.requirements], [r.property for r in results]
         ),
         *_result_reasons(manifest, must_pass, results),
+        *_undecided(LEVEL_BY_ID[must_pass.level], results),
         *waiver_problems(waivers, results, date.fromisoformat(manifest.started[:10])),
         *_kill_reasons(must_pass, kills),
         *reduced,
@@ -90,6 +92,14 @@ def _result_reasons(manifest: Manifest, must_pass: MustPass, results: Sequence[R
                 yield f"{name}: {reason}"
 
 
+def _undecided(level: Level, results: Sequence[Result]) -> Iterator[str]:
+    """Clauses that no property speaks for, be it that none exists or that none is supported."""
+    decided = {result.clause for result in results if result.status != Status.UNSUPPORTED}
+    for clause in level.clauses:
+        if clause.id not in decided:
+            yield f"clause {clause.id}: no property decides it"
+
+
 def _reasons_of(result: Result, need: Requirement, declared: int) -> Iterator[str]:
     if result.clause != need.clause:
         yield f"clause: got {result.clause}, expected {need.clause}"
@@ -129,7 +139,7 @@ def _kill_reasons(must_pass: MustPass, kills: Sequence[Kill]) -> Iterator[str]:
                 yield f"fault {kill.fault}: {reason}"
     killers = {kill.killer for kill in kills if kill.outcomes.get(kill.killer, "").startswith("killed:")}
     for need in must_pass.requirements:
-        if need.faulted and need.property not in killers:
+        if need.property not in killers:
             yield f"{need.property} ({need.clause}): killed no fault, so nothing shows that it can fail"
 
 

@@ -15,24 +15,22 @@ from vskipper.errors import InputError
 
 FOLDER: Final = Path(__file__).parent / "must_pass"
 OPTIONAL: Final = "if_supported"
-UNFAULTED: Final = "no_fault"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
     """One property of a level. examples: at full strength. counters: must all be above 0. optional: a subject may
-    lack the capability it needs, and is then reported as unsupported. faulted: seeded faults are run against it."""
+    lack the capability it needs, and is then reported as unsupported."""
 
     property: str
     clause: str
     examples: int
     counters: tuple[str, ...]
     optional: bool = False
-    faulted: bool = True
 
     def line(self) -> str:
         words = [self.property, self.clause, str(self.examples), ",".join(self.counters)]
-        return " ".join([*words, *[OPTIONAL] * self.optional, *[UNFAULTED] * (not self.faulted)])
+        return " ".join([*words, OPTIONAL] if self.optional else words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,21 +86,20 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _requirement(path: Path, number: int, words: list[str]) -> Requirement:
-    flags = words[4:]
-    if len(words) < 4 or not words[2].isdigit() or not set(flags) <= {OPTIONAL, UNFAULTED}:
+    optional = words[4:] == [OPTIONAL]
+    if len(words) != 4 + optional or not words[2].isdigit():
         raise InputError(
             "must-pass line",
             where=f"{path.name}:{number}",
             got=" ".join(words),
-            expected=f"property clause examples counter,counter [{OPTIONAL}] [{UNFAULTED}]",
+            expected=f"property clause examples counter,counter [{OPTIONAL}]",
         )
     return Requirement(
         property=words[0],
         clause=words[1],
         examples=int(words[2]),
         counters=tuple(words[3].split(",")),
-        optional=OPTIONAL in flags,
-        faulted=UNFAULTED not in flags,
+        optional=optional,
     )
 
 

@@ -10,7 +10,7 @@ from conformance.must_pass import FOLDER, Requirement, SeededFault, render
 from properties.property import Property
 from properties.registry import CORE
 
-PROPERTIES_HEAD: Final = "level core: property clause examples counters [if_supported] [no_fault]"
+PROPERTIES_HEAD: Final = "level core: property clause examples counters [if_supported]"
 FAULTS_HEAD: Final = "level core: fault killer reason quiet"
 
 
@@ -26,7 +26,7 @@ def lists() -> dict[str, str]:
 
 
 def requirement(property: Property) -> Requirement:
-    """What the level demands of it. Seeded faults bite on tiny models, so they are not run on the model asked for."""
+    """What the level demands of it; optional where it asks the subject for a capability."""
     always = next(field.default for field in fields(Property) if field.name == "unsupported")
     return Requirement(
         property=property.id,
@@ -34,7 +34,6 @@ def requirement(property: Property) -> Requirement:
         examples=property.examples,
         counters=property.counters,
         optional=property.unsupported is not always,
-        faulted=property.scope != "model",
     )
 
 

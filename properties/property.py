@@ -1,4 +1,4 @@
-"""One property: which clause, what cases, how to check one, and what must have happened for the check to mean anything."""
+"""One property: its clause, its cases, how to check one, and what must have happened for that to mean anything."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class Subject:
 class Property:
     """id: area.name, public and stable. clause: the one it decides. cases(subject): a strategy of case dataclasses made
     of integers only. check(subject, case): raises Violation. counters: must all be above 0 at the end, else the
-    property fails as vacuous. examples: how many at full strength. needs_tapes: it forces routes, so it needs no policy.
+    property fails as vacuous. examples: how many at full strength. scope: structure runs on tiny models with forced
+    routes, policy and model on what is being certified. unsupported(subject): which declared capability it lacks for
+    this property to apply, or None.
     """
 
     id: str
@@ -40,3 +42,4 @@ class Property:
     counters: tuple[str, ...]
     examples: int = 50
     scope: str = "structure"
+    unsupported: Callable[[Subject], str | None] = lambda subject: None

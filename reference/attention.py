@@ -9,17 +9,14 @@ from reference.norm import wide
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """softmax(q k / sqrt(head_dim)) v, head by head, in float64 for float64 and else in float32.
+    """softmax(q k / sqrt(head_dim)) v of each head, in float64 for float64 and else in float32.
 
     q: [heads, head_dim]. k, v: [context, kv_heads, head_dim]; query head i reads kv head i // (heads / kv_heads).
     Returns [heads, head_dim] in q's dtype.
     """
-    heads, head_dim = q.shape
-    group = heads // k.shape[1]
+    kv_heads, head_dim = k.shape[1:]
     wider = wide(q.dtype)
-    out = torch.empty_like(q)
-    for head in range(heads):
-        keys, values = k[:, head // group].to(wider), v[:, head // group].to(wider)
-        scores = keys @ q[head].to(wider) / head_dim**0.5
-        out[head] = (torch.softmax(scores, dim=0) @ values).to(q.dtype)
-    return out
+    queries, keys, values = q.to(wider).view(kv_heads, -1, head_dim), k.to(wider), v.to(wider)
+    scores = torch.einsum("kgd,ckd->kgc", queries, keys) / head_dim**0.5
+    mixed = torch.einsum("kgc,ckd->kgd", scores.softmax(dim=-1), values)
+    return mixed.reshape(q.shape).to(q.dtype)

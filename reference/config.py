@@ -17,7 +17,12 @@ _NOT_COMPUTED: dict[str, object] = {
     "partial_rotary_factor": 1.0,
     "quantization_config": None,
 }
-ROPE_TYPES = ("default", "linear", "llama3")
+# what each rope type needs beside theta
+ROPE_TYPES: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +57,7 @@ class ModelConfig:
         _require(groups_fit, "num_attention_heads", self.num_attention_heads, expected)
         _require(self.head_dim > 0 and self.head_dim % 2 == 0, "head_dim", self.head_dim, "a positive even integer")
         _require(self.hidden_act == "silu", "hidden_act", self.hidden_act, "silu")
-        rope_type = "default" if self.rope_scaling is None else self.rope_scaling.get("rope_type")
-        _require(rope_type in ROPE_TYPES, "rope_type", rope_type, f"one of {', '.join(ROPE_TYPES)}")
+        _check_rope(self.rope_theta, self.rope_scaling or {"rope_type": "default"})
 
     @property
     def heads_per_kv_head(self) -> int:
@@ -93,6 +97,17 @@ class ModelConfig:
 def _require(holds: bool, key: str, got: object, expected: object) -> None:
     if not holds:
         raise ValueError(f"model config, {key}: got {got!r}, expected {expected}")
+
+
+def _check_rope(theta: float, scaling: Mapping[str, Any]) -> None:
+    _require(theta > 0, "rope_theta", theta, "a positive number")
+    rope_type = scaling.get("rope_type")
+    _require(rope_type in ROPE_TYPES, "rope_type", rope_type, f"one of {', '.join(ROPE_TYPES)}")
+    for key in ROPE_TYPES[str(rope_type)]:
+        value = scaling.get(key)
+        _require(
+            isinstance(value, int | float) and value > 0, f"rope type {rope_type}, {key}", value, "a positive number"
+        )
 
 
 def _need(config: Mapping[str, Any], key: str) -> int:

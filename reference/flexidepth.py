@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from reference.action import PROJECT_ONLY, RUN
 from reference.norm import rms_norm
+from reference.routes import Decide
 
 THRESHOLD = 0.5
 
@@ -39,6 +41,16 @@ def project(tensors: Mapping[str, Tensor], layer: int, y: Tensor) -> Tensor:
         _weight(tensors, f"model.layers.{layer}.router_proj.{part}_proj", y) for part in ("gate", "down", "up")
     )
     return up_proj @ (torch.nn.functional.silu(gate_proj @ y) * (down_proj @ y))
+
+
+def decide(tensors: Mapping[str, Tensor], eps: float, *, weighted: bool) -> Decide:
+    """The policy whole, for ReferenceModel.step: RUN or PROJECT_ONLY by the gate, with w in gate mode weighted."""
+
+    def by_gate(layer: int, x: Tensor, /) -> tuple[Sequence[int], Tensor | None]:
+        w = [gate(tensors, layer, row, eps) for row in x]
+        return [RUN if runs(each) else PROJECT_ONLY for each in w], torch.stack(w) if weighted else None
+
+    return by_gate
 
 
 def _weight(tensors: Mapping[str, Tensor], name: str, like: Tensor) -> Tensor:

@@ -16,12 +16,12 @@ from reference.norm import wide
 def inverse_frequencies(config: ModelConfig, dtype: torch.dtype) -> Tensor:
     """Radians a position for each pair of dimensions, [head_dim / 2], in float64 for dtype float64, else float32."""
     exponent = torch.arange(0, config.head_dim, 2, dtype=wide(dtype)) / config.head_dim
-    frequencies = 1.0 / config.rope_theta**exponent
+    frequencies = torch.pow(config.rope_theta, -exponent)
     scaling = config.rope_scaling
     if scaling is None:
         return frequencies
     if scaling["rope_type"] == "linear":
-        return frequencies / scaling["factor"]
+        return torch.div(frequencies, scaling["factor"])
     return _llama3(frequencies, scaling)
 
 
@@ -30,7 +30,7 @@ def _llama3(frequencies: Tensor, scaling: Mapping[str, Any]) -> Tensor:
     turns = scaling["original_max_position_embeddings"] * frequencies / (2 * math.pi)
     low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
     kept = ((turns - low) / (high - low)).clamp(0.0, 1.0)
-    return (1 - kept) * frequencies / scaling["factor"] + kept * frequencies
+    return torch.lerp(frequencies / scaling["factor"], frequencies, kept)
 
 
 def rotate(x: Tensor, position: int, frequencies: Tensor) -> Tensor:

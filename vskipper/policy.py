@@ -105,7 +105,8 @@ class SwiGLU:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyContext:
-    """What a policy is built with. tensors: the checkpoint's router and projector tensors by full name, or empty."""
+    """What a policy is built with. tensors: the checkpoint's router and projector tensors by full name, or empty.
+    vocab_size: token ids lie below it; 0 where it is not known."""
 
     layers: int
     hidden_size: int
@@ -116,6 +117,7 @@ class PolicyContext:
     device: torch.device
     gate_mode: GateMode = GateMode.WEIGHTED
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    vocab_size: int = 0
 
 
 @runtime_checkable

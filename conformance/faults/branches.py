@@ -107,6 +107,15 @@ def _batch_scale(original: Any) -> Any:
     return broken
 
 
+def _by_row_number(original: Any) -> Any:
+    """A branch's output depends a little on where in the pass its row stands."""
+
+    def broken(values: Tensor, rows: Tensor, scale: Tensor | None, out: Tensor) -> None:
+        original(values * (1 + rows[:, None] * 2.0**-12), rows, scale, out)
+
+    return broken
+
+
 def _residual_forgotten(original: Any) -> Any:
     """PROJECT_ONLY rows leave the layer without the stream they came with."""
 
@@ -266,6 +275,16 @@ FAULTS = (
         patch=_batch_scale,
         killer="map.batch",
         reason="batch_changes_result",
+        quiet=KV_QUIET,
+    ),
+    Fault(
+        id="result-by-row-number",
+        title="a branch's output depends on where in the pass its row stands",
+        source="FlashMLA#212",
+        seam="vskipper.execution.packed:scatter",
+        patch=_by_row_number,
+        killer="map.row_order",
+        reason="row_order_changes_result",
         quiet=KV_QUIET,
     ),
     Fault(

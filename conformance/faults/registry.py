@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.faults import branches, cohorts, kernels, kv, maps, policies
+from conformance.faults import branches, cohorts, inputs, kernels, kv, maps, policies
 from conformance.faults.fault import Fault
 from vskipper.errors import InputError
 
@@ -13,6 +13,7 @@ FAULTS: tuple[Fault, ...] = (
     *branches.FAULTS,
     *kernels.FAULTS,
     *policies.FAULTS,
+    *inputs.FAULTS,
 )
 _BY_ID = {fault.id: fault for fault in FAULTS}
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from conformance.runtimes.refusals import check_layout, check_plan
 from properties.row_batch import batch_of
 from properties.runtime import LayerWork, Mode, Model, RuntimeCapabilities, StepResult
 from reference.model import ReferenceModel, ReferenceResult
@@ -23,6 +24,7 @@ class ReferenceRuntime:
     capabilities = RuntimeCapabilities(row_invariant=True, kv_dtypes=(None, "bfloat16"))
 
     def open(self, model: Model, policy: Any, layout: PoolLayout, mode: Mode) -> ReferenceSession:
+        check_layout(layout)
         return ReferenceSession(model, policy, layout, mode)
 
 
@@ -44,6 +46,7 @@ class ReferenceSession:
         return self.pool.kv
 
     def step(self, plan: StepPlan, tape: TapePlan | None = None) -> StepResult:
+        check_plan(plan, self.pool.layout)
         self._state = self.policy.begin(batch_of(plan))
         if self.mode == "dense":
             return _result(self.reference.step(self.pool, plan), plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from conformance.runtimes.refusals import check_layout
 from conformance.runtimes.torch_runtime.modules import TorchModules
 from conformance.runtimes.torch_runtime.session import TorchSession
 from properties.runtime import Mode, Model, RuntimeCapabilities, Session
@@ -32,6 +33,7 @@ class TorchRuntime:
         )
 
     def open(self, model: Model, policy: Any, layout: PoolLayout, mode: Mode) -> Session:
+        check_layout(layout)
         # the model is kept beside its modules, so that its id stays its own
         if id(model) not in self._modules:
             self._modules[id(model)] = (model, TorchModules(model))

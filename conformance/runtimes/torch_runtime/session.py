@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from conformance.runtimes.forced import ForcedPolicy
+from conformance.runtimes.refusals import check_plan
 from conformance.runtimes.torch_runtime.attention import PagedAttention, Pool
 from conformance.runtimes.torch_runtime.modules import TorchLayer, TorchModules
 from conformance.runtimes.torch_runtime.rows import Rows, build_rows
@@ -48,6 +49,7 @@ class TorchSession:
 
     @torch.no_grad()
     def step(self, plan: StepPlan, tape: TapePlan | None = None) -> StepResult:
+        check_plan(plan, self._pool.layout)
         rows = build_rows(plan, self._pool.layout.page_size)
         hidden = self._embed(rows, plan)
         if self._mode == "dense":

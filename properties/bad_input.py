@@ -1,0 +1,207 @@
+"""IN-1: what cannot be served is refused at start, in one line that says what, where, got and expected."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from properties.codec import case_type
+from properties.property import Property, Subject
+from properties.violation import Violation
+from reference.plan import Chunk, PoolLayout, StepPlan
+from vskipper.checkpoint.open import open_checkpoint, policy_context
+from vskipper.errors import InputError
+from vskipper.registry import load_policy
+
+WEIGHTS, DELTA, CONFIG = "model.safetensors", "flexidepth.safetensors", "config.json"
+Spoil = Callable[[Path, int], None]
+
+
+@case_type
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadInput:
+    """kind: one of KINDS. seed: which tensor, byte or value is spoilt."""
+
+    kind: str
+    seed: int
+
+
+def _edit(file: str, change: Callable[[dict[str, Tensor], str], None], metadata: dict[str, str] | None = None) -> Spoil:
+    def spoil(folder: Path, seed: int) -> None:
+        tensors = load_file(folder / file)
+        name = sorted(tensors)[seed % len(tensors)]
+        change(tensors, name)
+        save_file(tensors, folder / file, metadata)
+
+    return spoil
+
+
+def _plant(value: float) -> Callable[[dict[str, Tensor], str], None]:
+    def change(tensors: dict[str, Tensor], name: str) -> None:
+        tensors[name].view(-1)[-1] = value
+
+    return change
+
+
+def _lose(tensors: dict[str, Tensor], name: str) -> None:
+    del tensors[name]
+
+
+def _add(tensors: dict[str, Tensor], name: str) -> None:
+    tensors[f"{name}.surplus"] = tensors[name].clone()
+
+
+def _reshape(tensors: dict[str, Tensor], name: str) -> None:
+    tensors[name] = tensors[name][..., :-1].contiguous()
+
+
+def _widen(tensors: dict[str, Tensor], name: str) -> None:
+    """Every router tensor as of a model twice as wide."""
+    for each, tensor in tensors.items():
+        wide = [2 if size == 64 else 1 for size in tensor.shape]
+        tensors[each] = tensor.repeat(*wide)
+
+
+def _cut(file: str) -> Spoil:
+    def spoil(folder: Path, seed: int) -> None:
+        whole = (folder / file).read_bytes()
+        (folder / file).write_bytes(whole[: seed * 97 % len(whole)])
+
+    return spoil
+
+
+def _remove(file: str) -> Spoil:
+    return lambda folder, seed: (folder / file).unlink()
+
+
+def _configure(**values: Any) -> Spoil:
+    def spoil(folder: Path, seed: int) -> None:
+        config = json.loads((folder / CONFIG).read_text())
+        (folder / CONFIG).write_text(json.dumps(config | values))
+
+    return spoil
+
+
+def _contradict(folder: Path, seed: int) -> None:
+    """The base says one gate mode, the delta the other."""
+    modes = ("released", "ste_hard") if seed % 2 else ("ste_hard", "released")
+    _configure(router_gate_mode=modes[0])(folder, seed)
+    _edit(DELTA, lambda tensors, name: None, {"router_gate_mode": modes[1]})(folder, seed)
+
+
+FILES: dict[str, Spoil] = {
+    "missing_config": _remove(CONFIG),
+    "missing_weights": _remove(WEIGHTS),
+    "missing_delta": _remove(DELTA),
+    "truncated_config": _cut(CONFIG),
+    "truncated_weights": _cut(WEIGHTS),
+    "truncated_delta": _cut(DELTA),
+    "nan_weights": _edit(WEIGHTS, _plant(float("nan"))),
+    "infinite_weights": _edit(WEIGHTS, _plant(float("inf"))),
+    "nan_delta": _edit(DELTA, _plant(float("nan"))),
+    "missing_tensor": _edit(WEIGHTS, _lose),
+    "surplus_tensor": _edit(WEIGHTS, _add),
+    "misshaped_tensor": _edit(WEIGHTS, _reshape),
+    "missing_router_tensor": _edit(DELTA, _lose),
+    "misshaped_router_tensor": _edit(DELTA, _reshape),
+    "delta_for_another_hidden_size": _edit(DELTA, _widen),
+    "unknown_gate_mode": _configure(router_gate_mode="soft"),
+    "unknown_gate_mode_of_delta": _edit(DELTA, lambda tensors, name: None, {"router_gate_mode": "soft"}),
+    "gate_modes_differ": _contradict,
+    "another_architecture": _configure(architectures=["GPT2LMHeadModel"], model_type="gpt2"),
+}
+SETTINGS: dict[str, tuple[str, dict[str, object]]] = {
+    "rate_above_one": ("random-skip", {"r": 1.5}),
+    "rate_negative": ("random-skip", {"r": -0.1}),
+    "rate_not_a_number": ("random-skip", {"r": float("nan")}),
+    "depth_above_one": ("random-skip", {"d": 2.0}),
+    "ratio_above_one": ("static-depth", {"ratio": 1.01}),
+    "unknown_setting": ("random-skip", {"rate": 0.5}),
+    "setting_of_another_type": ("random-skip", {"r": "half"}),
+    "unknown_policy": ("random-skipp", {}),
+    "policy_that_is_not_there": ("json:Policy", {}),
+}
+PLANS: dict[str, Callable[[int], tuple[PoolLayout, StepPlan]]] = {
+    "page_size_not_a_power_of_two": lambda seed: (_pool(3 + 2 * (seed % 8)), _step(1)),
+    "page_size_zero": lambda seed: (_pool(0), _step(1)),
+    "zero_rows": lambda seed: (_pool(1), _step(0)),
+}
+KINDS = (*FILES, *SETTINGS, *PLANS)
+
+
+def _pool(page_size: int) -> PoolLayout:
+    return PoolLayout(page_size=page_size, pages=4)
+
+
+def _step(rows: int) -> StepPlan:
+    chunk = Chunk(request="r0", tokens=(1,) * rows, start=0, pages=(1,), phase="prefill")
+    return StepPlan(chunks=(chunk,) if rows else ())
+
+
+def cases(subject: Subject) -> SearchStrategy[BadInput]:
+    return st.builds(BadInput, kind=st.sampled_from(KINDS), seed=st.integers(0, 999))
+
+
+def check(subject: Subject, case: BadInput) -> None:
+    try:
+        _use(subject, case)
+    except InputError as error:
+        _check_words(case, error)
+    except Exception as error:
+        facts = {"kind": case.kind, "got": type(error).__name__, "text": str(error)[:80], "expected": "InputError"}
+        raise Violation("IN-1", "crash_in_place_of_refusal", facts) from error
+    else:
+        raise Violation("IN-1", "bad_input_accepted", {"kind": case.kind, "seed": case.seed})
+    subject.seen["refused_files"] += case.kind in FILES
+    subject.seen["refused_settings"] += case.kind in SETTINGS
+    subject.seen["refused_plans"] += case.kind in PLANS
+
+
+def _use(subject: Subject, case: BadInput) -> None:
+    """Do what a start does with it."""
+    directory = subject.model.directory
+    if directory is None:
+        raise ValueError("this property needs a model folder")
+    if case.kind in PLANS:
+        layout, plan = PLANS[case.kind](case.seed)
+        policy = subject.make_policy(subject.model.dtype)
+        subject.runtime.open(subject.model, policy, layout, "routed").step(plan)
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "model"
+        shutil.copytree(directory, folder)
+        if case.kind in FILES:
+            FILES[case.kind](folder, case.seed)
+        checkpoint = open_checkpoint(folder, folder / DELTA)
+        policy, settings = SETTINGS.get(case.kind, ("flexidepth", {}))
+        load_policy(policy, policy_context(checkpoint, dtype=torch.float32), settings)
+
+
+def _check_words(case: BadInput, error: InputError) -> None:
+    for part in (error.what, error.where, error.got, error.expected):
+        if not part.strip():
+            raise Violation("IN-1", "refusal_without_words", {"kind": case.kind, "error": error})
+    if "\n" in str(error):
+        raise Violation("IN-1", "refusal_of_many_lines", {"kind": case.kind, "error": error})
+
+
+INPUT_REFUSED = Property(
+    id="input.refused",
+    clause="IN-1",
+    title="bad input is refused at start, in one line",
+    cases=cases,
+    check=check,
+    counters=("refused_files", "refused_settings", "refused_plans"),
+    examples=120,
+)

@@ -1,0 +1,111 @@
+"""SEM-1, SEM-3 and SEM-4 on the model that is certified, with the policy's own routes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis.strategies import SearchStrategy
+
+from properties.all_run import all_run_cases
+from properties.all_run import check as check_all_run
+from properties.batch import Bounds, bounds_of, schedules
+from properties.case import ScheduleCase
+from properties.drive import run, unscaled
+from properties.gate import check_route, gates
+from properties.kv_values import check_kv
+from properties.oracle import flexidepth_like, oracle_of
+from properties.property import Property, Subject
+from properties.row_batch import batch_of
+from properties.sem import check_result
+from properties.violation import Violation
+from reference.norm import rms_norm
+from vskipper.policy import Route
+
+
+def _bounds(subject: Subject) -> Bounds:
+    """Small: the oracle runs a real model row by row, twice."""
+    bounds = bounds_of(subject.model, subject.runtime.capabilities)
+    return replace(bounds, requests=(1, 2), chunk=3, chunks=1, decodes=1, steps=2, latest_arrival=0)
+
+
+def cases(subject: Subject) -> SearchStrategy[ScheduleCase]:
+    return schedules(_bounds(subject))
+
+
+def check_outputs(subject: Subject, case: ScheduleCase) -> None:
+    """The oracle under the routes that the runtime says it took."""
+    passes = run(subject, case, forced=False)
+    actions = tuple(ran.result.actions for ran in passes)
+    answer = oracle_of(subject).follow(case, actions, tuple(ran.result.weights for ran in passes))
+    for step, ran in enumerate(passes):
+        expected = (len(subject.model.routed_layers), case.steps[step].rows)
+        if tuple(ran.result.actions.shape) != expected:
+            facts = {"step": step, "got": tuple(ran.result.actions.shape), "expected": expected}
+            raise Violation("SEM-1", "routes_not_recorded", facts)
+        check_result(subject, replace(case, tapes=()), step, ran.result, answer.truth[step], answer.same[step])
+        stored = unscaled(ran, case.layout, subject.model.dtype)
+        check_kv(subject, replace(case, tapes=()), step, stored, answer.truth[step], answer.same[step])
+        subject.seen["rows"] += case.steps[step].rows
+        subject.seen["skipped_rows"] += int((ran.result.actions == 0).sum())
+
+
+def check_routes(subject: Subject, case: ScheduleCase) -> None:
+    """Recorded routes against the gate on the streams that the runtime reports; for another policy than FlexiDepth,
+    against the policy's own answer for those streams."""
+    config, routed = subject.model.config, subject.model.routed_layers
+    policy = subject.make_policy(subject.model.dtype)
+    for step, ran in enumerate(run(subject, case, forced=False)):
+        hidden = ran.result.hidden
+        if hidden is None:
+            raise Violation("SEM-4", "no_streams", {"step": step})
+        state = policy.begin(batch_of(case.steps[step]))
+        for index, layer in enumerate(routed):
+            norm = subject.model.tensors[f"model.layers.{layer}.input_layernorm.weight"].to(subject.model.dtype)
+            x = rms_norm(hidden[layer], norm, config.rms_norm_eps)
+            weights = None if ran.result.weights is None else ran.result.weights[index]
+            where: dict[str, object] = {"step": step, "layer": layer}
+            taken = Route(actions=ran.result.actions[index], weights=weights)
+            if flexidepth_like(subject):
+                check_route(subject, taken, gates(subject, layer, x), where)
+            else:
+                _check_same(taken, policy.route(layer, x, state), where)
+            subject.seen["decisions"] += taken.actions.numel()
+
+
+def _check_same(got: Route, expected: Route, where: dict[str, object]) -> None:
+    for row, (a, b) in enumerate(zip(got.actions.tolist(), expected.actions.tolist(), strict=True)):
+        if a != b:
+            raise Violation("SEM-4", "route_differs", where | {"row": row, "got": a, "expected": b})
+
+
+MODEL_OUTPUTS = Property(
+    id="model.outputs",
+    clause="SEM-1",
+    title="the model under the policy's own routes equals the reference under the same routes",
+    cases=cases,
+    check=check_outputs,
+    counters=("rows",),
+    examples=8,
+    scope="model",
+)
+MODEL_ALL_RUN = Property(
+    id="model.all_run_is_dense",
+    clause="SEM-3",
+    title="the model with all rows forced to RUN is the dense model",
+    cases=lambda subject: all_run_cases(subject, _bounds(subject)),
+    check=check_all_run,
+    counters=("rows", "dense_without_tape"),
+    examples=6,
+    scope="model",
+)
+MODEL_ROUTES = Property(
+    id="model.routes",
+    clause="SEM-4",
+    title="the routes that the model took are those of its gate",
+    cases=cases,
+    check=check_routes,
+    counters=("decisions",),
+    examples=8,
+    scope="model",
+    unsupported=lambda subject: None if subject.runtime.capabilities.hidden_states else "hidden_states",
+)

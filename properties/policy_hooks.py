@@ -1,0 +1,114 @@
+"""POL-1 and POL-2: every hook returns what it declares, waits for no device and keeps no state of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from hypothesis.strategies import SearchStrategy
+
+from properties.case import RowsCase
+from properties.compare import row_errors
+from properties.policy_rows import TIE, batch_of_rows, rows_cases, streams
+from properties.property import Property, Subject
+from properties.violation import Violation
+from vskipper.errors import PolicyError
+from vskipper.policy import Route
+from vskipper.validate import CheckedPolicy
+from vskipper.validate_device import find_python_state, find_synchronisation
+
+_REASONS = (
+    ("undeclared action", "undeclared_action"),
+    ("host synchronisation", "host_synchronisation"),
+    ("Python state", "python_state_changes"),
+    ("raised", "hook_raised"),
+    ("weights", "wrong_weights"),
+    ("actions", "wrong_actions"),
+    ("result", "wrong_result"),
+)
+
+
+def violation_of_policy(error: PolicyError) -> Violation:
+    """The policy's own error as a violation that names policy, hook, line, got and expected."""
+    reason = next((reason for words, reason in _REASONS if words in error.what), "policy_error")
+    clause = "POL-2" if reason in ("host_synchronisation", "python_state_changes") else "POL-1"
+    facts: dict[str, object] = {"policy": error.policy, "hook": error.hook, "location": error.location}
+    return Violation(clause, reason, facts | {"got": error.got, "expected": error.expected})
+
+
+def _cases(subject: Subject) -> SearchStrategy[RowsCase]:
+    return rows_cases(subject)
+
+
+def check_declared(subject: Subject, case: RowsCase) -> None:
+    """One pass of every hook under the validator."""
+    policy = CheckedPolicy(subject.make_policy(subject.model.dtype), subject.policy_name)
+    rows = range(case.rows)
+    try:
+        state = policy.begin(batch_of_rows(subject, case, rows, case.padding))
+        for layer in subject.model.routed_layers:
+            _check_layer(subject, case, policy, layer, state)
+    except PolicyError as error:
+        raise violation_of_policy(error) from error
+
+
+def _check_layer(subject: Subject, case: RowsCase, policy: CheckedPolicy, layer: int, state: Any) -> None:
+    rows = range(case.rows)
+    x = streams(subject, case, layer, rows, case.padding)
+    route: Route = policy.route(layer, x, state)
+    second = getattr(policy, "route_mlp", None)
+    if second is not None:
+        route = second(layer, x, state)
+    subject.seen["decisions"] += route.actions.numel()
+    y = streams(subject, case, layer + 256, rows)
+    projected = policy.project(layer, y, state)
+    swiglu = getattr(policy, "swiglu", None)
+    if swiglu is not None:
+        weights = swiglu(layer)
+        gate, up = (y.double() @ weights.w_in.double().T).chunk(2, -1)
+        expected = (torch.nn.functional.silu(gate) * up) @ weights.w_out.double().T
+        error = row_errors(projected, expected)
+        if not bool((error <= TIE * torch.finfo(y.dtype).eps).all()):
+            facts = {
+                "policy": subject.policy_name,
+                "hook": "swiglu",
+                "layer": layer,
+                "err": f"{float(error.max()):.3g}",
+            }
+            raise Violation("POL-1", "swiglu_differs", facts)
+
+
+def check_on_device(subject: Subject, case: RowsCase) -> None:
+    """One pass of every hook, watched for anything that makes the host wait; two, for state that changes."""
+    policy = subject.make_policy(subject.model.dtype)
+    rows, layers = range(case.rows), subject.model.routed_layers
+    batch = batch_of_rows(subject, case, rows, case.padding)
+    x = streams(subject, case, layers[0], rows, case.padding)
+    try:
+        find_synchronisation(policy, batch, x, layers, subject.policy_name)
+        find_python_state(policy, batch, x, layers, subject.policy_name)
+    except PolicyError as error:
+        raise violation_of_policy(error) from error
+    subject.seen["watched_passes"] += 1
+
+
+POLICY_DECLARED = Property(
+    id="policy.declared",
+    clause="POL-1",
+    title="every hook returns what the policy declares",
+    cases=_cases,
+    check=check_declared,
+    counters=("decisions",),
+    examples=40,
+    scope="policy",
+)
+POLICY_ON_DEVICE = Property(
+    id="policy.on_device",
+    clause="POL-2",
+    title="no hook makes the host wait or changes Python state",
+    cases=_cases,
+    check=check_on_device,
+    counters=("watched_passes",),
+    examples=10,
+    scope="policy",
+)

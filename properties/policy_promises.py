@@ -1,0 +1,132 @@
+"""POL-1: each capability that a policy declares, tested on the policy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from hypothesis.strategies import SearchStrategy
+
+from properties.case import RowsCase
+from properties.policy_rows import Decisions, ask, first_change, rows_cases
+from properties.property import Property, Subject
+from properties.violation import Violation
+from vskipper.policy import Phase, PolicyCapabilities
+
+CLAUSE = "POL-1"
+
+
+def _cases(subject: Subject) -> SearchStrategy[RowsCase]:
+    return rows_cases(subject)
+
+
+def _capabilities(subject: Subject) -> PolicyCapabilities:
+    declared: PolicyCapabilities = subject.make_policy(subject.model.dtype).capabilities
+    return declared
+
+
+def declares(name: str) -> Callable[[Subject], str | None]:
+    """Unsupported unless the policy declares the capability `name`."""
+    return lambda subject: None if getattr(_capabilities(subject), name) else f"not_declared_{name}"
+
+
+def _compare(subject: Subject, capability: str, reason: str, one: Decisions, two: Decisions, **facts: object) -> None:
+    found = first_change(one, two, subject.model.dtype, exact=capability == "deterministic")
+    if found is not None:
+        name = {"policy": subject.policy_name, "capability": capability}
+        raise Violation(CLAUSE, reason, name | facts | found)
+    subject.seen["decisions"] += len(two)
+
+
+def check_deterministic(subject: Subject, case: RowsCase) -> None:
+    """The same pass twice, with another one between, gives the same bits."""
+    policy = subject.make_policy(subject.model.dtype)
+    rows = range(case.rows)
+    first = ask(policy, subject, case, rows, case.padding)
+    ask(policy, subject, replace(case, seed=case.seed + 1), case.order, 0)
+    second = ask(policy, subject, case, rows, case.padding)
+    _compare(subject, "deterministic", "not_deterministic", first, second)
+
+
+def check_batch_invariant(subject: Subject, case: RowsCase) -> None:
+    """Each row alone, and all of them in another order between padding rows."""
+    policy = subject.make_policy(subject.model.dtype)
+    crowd = ask(policy, subject, case, range(case.rows), 0)
+    for rows, padding in [((row,), 0) for row in range(case.rows)] + [(case.order, case.padding)]:
+        _compare(subject, "batch_invariant", "depends_on_batch", crowd, ask(policy, subject, case, rows, padding))
+    subject.seen["neighbours"] += case.rows - 1
+
+
+def check_chunk_invariant(subject: Subject, case: RowsCase) -> None:
+    """Each request's rows in one chunk, and cut in two at every place."""
+    policy = subject.make_policy(subject.model.dtype)
+    start = 0
+    for length in case.lengths:
+        rows = range(start, start + length)
+        start += length
+        whole = ask(policy, subject, case, rows, 0)
+        for cut in range(1, length):
+            for part in (rows[:cut], rows[cut:]):
+                found = ask(policy, subject, case, part, 0)
+                _compare(subject, "chunk_invariant", "depends_on_chunk", whole, found, cut=cut)
+            subject.seen["cuts"] += 1
+
+
+def check_prefix_determined(subject: Subject, case: RowsCase) -> None:
+    """The same tokens under another request id, among other neighbours, and as the other phase."""
+    policy = subject.make_policy(subject.model.dtype)
+    rows: Sequence[int] = range(case.rows)
+    first = ask(policy, subject, case, rows, 0)
+    others: list[tuple[str, Decisions]] = [("request_id", ask(policy, subject, case, rows, 0, rename="other-"))]
+    if _capabilities(subject).phases == frozenset(Phase):
+        flipped = [not decode for decode in case.decodes]
+        others.append(("phase", ask(policy, subject, case, rows, 0, decodes=flipped)))
+    others += [("neighbours", ask(policy, subject, case, (row,), 0)) for row in rows]
+    for changed, found in others:
+        _compare(subject, "prefix_determined", "not_prefix_determined", first, found, changed=changed)
+
+
+POLICY_DETERMINISTIC = Property(
+    id="policy.deterministic",
+    clause=CLAUSE,
+    title="the same rows get the same decisions",
+    cases=_cases,
+    check=check_deterministic,
+    counters=("decisions",),
+    examples=40,
+    scope="policy",
+    unsupported=declares("deterministic"),
+)
+POLICY_BATCH_INVARIANT = Property(
+    id="policy.batch_invariant",
+    clause=CLAUSE,
+    title="a row's decision does not depend on the other rows or their order",
+    cases=_cases,
+    check=check_batch_invariant,
+    counters=("decisions", "neighbours"),
+    examples=40,
+    scope="policy",
+    unsupported=declares("batch_invariant"),
+)
+POLICY_CHUNK_INVARIANT = Property(
+    id="policy.chunk_invariant",
+    clause=CLAUSE,
+    title="a row's decision does not depend on where its request was cut into chunks",
+    cases=_cases,
+    check=check_chunk_invariant,
+    counters=("decisions", "cuts"),
+    examples=40,
+    scope="policy",
+    unsupported=declares("chunk_invariant"),
+)
+POLICY_PREFIX_DETERMINED = Property(
+    id="policy.prefix_determined",
+    clause=CLAUSE,
+    title="a row's decision follows from its own prefix of tokens alone",
+    cases=_cases,
+    check=check_prefix_determined,
+    counters=("decisions",),
+    examples=40,
+    scope="policy",
+    unsupported=declares("prefix_determined"),
+)

@@ -1,0 +1,67 @@
+"""The properties that decide level Core, in the order in which they are run and reported."""
+
+from __future__ import annotations
+
+from properties.all_run import SEM_ALL_RUN
+from properties.bad_input import INPUT_REFUSED
+from properties.cohort import MAP_PARTITION
+from properties.gate import GATE_MODE, GATE_ROUTES, GATE_THRESHOLD
+from properties.kv_scales import KV_SCALES
+from properties.kv_values import KV_OWN_LAYER
+from properties.kv_writes import KV_COMPLETE, KV_FOOTPRINT
+from properties.map_fresh import MAP_FRESH
+from properties.map_invariance import MAP_BATCH, MAP_LAYOUT, MAP_ROW_ORDER
+from properties.model import MODEL_ALL_RUN, MODEL_OUTPUTS, MODEL_ROUTES
+from properties.padding import PAD_INERT
+from properties.policy_hooks import POLICY_DECLARED, POLICY_ON_DEVICE
+from properties.policy_promises import (
+    POLICY_BATCH_INVARIANT,
+    POLICY_CHUNK_INVARIANT,
+    POLICY_DETERMINISTIC,
+    POLICY_PREFIX_DETERMINED,
+)
+from properties.property import Property
+from properties.sem import SEM_OUTPUTS, SEM_REPEATABLE
+from properties.skipped_attention import SEM_SKIPPED_ATTENTION, SEM_ZERO_PROJECTOR
+from properties.work import WORK_COUNTS
+
+CORE: tuple[Property, ...] = (
+    KV_COMPLETE,
+    KV_FOOTPRINT,
+    KV_OWN_LAYER,
+    KV_SCALES,
+    MAP_PARTITION,
+    MAP_FRESH,
+    MAP_ROW_ORDER,
+    MAP_LAYOUT,
+    MAP_BATCH,
+    SEM_OUTPUTS,
+    SEM_REPEATABLE,
+    SEM_ZERO_PROJECTOR,
+    SEM_SKIPPED_ATTENTION,
+    SEM_ALL_RUN,
+    GATE_ROUTES,
+    GATE_THRESHOLD,
+    GATE_MODE,
+    PAD_INERT,
+    POLICY_DECLARED,
+    POLICY_DETERMINISTIC,
+    POLICY_BATCH_INVARIANT,
+    POLICY_CHUNK_INVARIANT,
+    POLICY_PREFIX_DETERMINED,
+    POLICY_ON_DEVICE,
+    WORK_COUNTS,
+    INPUT_REFUSED,
+    MODEL_OUTPUTS,
+    MODEL_ALL_RUN,
+    MODEL_ROUTES,
+)
+
+_BY_ID = {property.id: property for property in CORE}
+
+
+def by_id(id: str) -> Property:
+    """The property of that id; raises KeyError that lists the known ones."""
+    if id not in _BY_ID:
+        raise KeyError(f"property {id}: expected one of {', '.join(_BY_ID)}")
+    return _BY_ID[id]

@@ -1,0 +1,157 @@
+"""`vskipper certify`: what it asks of the suite, what it prints, what it writes, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import ROOT, Cli, environment
+from vskipper.cli.certify import parse_setting
+from vskipper.errors import InputError
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - {"seen.json"}
+
+
+def test_a_granted_level_exits_0_and_verifies(faked: Cli, home: Path) -> None:
+    done = faked("certify", "random-skip", "--model", "smollm2")
+    assert done.returncode == 0, done.stderr
+    assert "Core granted" in done.stdout and "34 of 34" in done.stdout
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith(("KV-", "MAP-", "SEM-", "IN-"))]
+    assert len(lines) == 12 and all(line[1] == "passed" for line in lines)
+    assert names(home) == {"certificate-random-skip-smollm2", "certificate-random-skip-smollm2.log"}
+    assert faked("verify", "certificate-random-skip-smollm2").returncode == 0
+
+
+def test_every_option_reaches_the_suite(faked: Cli, home: Path) -> None:
+    options = "--model m --delta d.safetensors --runtime reference --examples 3 --seed 9 --no-faults --workers 2"
+    settings = ["--set", "r=0.5", "--set", "key=token", "--set", "on=true"]
+    done = faked("certify", "mine:Policy", *options.split(), *settings, "--out", "deep/er/cert")
+    assert done.returncode == 1 and "REDUCED" in done.stdout
+    assert names(home / "deep" / "er") == {"cert", "cert.log"}
+    seen = json.loads((home / "seen.json").read_text())
+    assert not Path(seen["request"].pop("work_dir")).exists()
+    assert seen["request"] == {
+        "policy": "mine:Policy",
+        "model": "m",
+        "settings": {"r": 0.5, "key": "token", "on": True},
+        "delta": "d.safetensors",
+        "runtime": "reference",
+        "level": "core",
+        "examples": 3,
+        "seed": 9,
+        "faults": False,
+        "workers": 2,
+    }
+
+
+def test_the_suite_comes_first_on_the_path_and_the_users_folder_next(faked: Cli, home: Path) -> None:
+    faked("certify", "random-skip")
+    assert json.loads((home / "seen.json").read_text())["path"][:2] == [str(ROOT), str(home)]
+
+
+def test_a_failure_exits_1_and_is_told_once(faked: Cli) -> None:
+    done = faked("certify", "leaks")
+    assert done.returncode == 1
+    assert done.stdout.count("vskipper FAIL property=kv.footprint") == 1
+    assert done.stdout.count("vskipper FAIL property=kv.scale") == 1
+    for said in ("L16:RPRPP", "rows=5 padding=3", "vskipper replay AXicY2Bg", "Core not granted"):
+        assert said in done.stdout
+    assert faked("verify", "certificate-leaks-tiny-llama").returncode == 1
+
+
+def test_a_broken_policy_is_told_by_one_message(faked: Cli) -> None:
+    done = faked("certify", "broken")
+    assert done.returncode == 1
+    assert done.stdout.count("vskipper FAIL") == 1 and "property=policy.declared" in done.stdout
+    assert "killed no fault" not in done.stdout and "REDUCED" not in done.stdout
+
+
+def test_json_goes_to_standard_output_alone(faked: Cli) -> None:
+    done = faked("certify", "random-skip", "--json")
+    outcome = json.loads(done.stdout)
+    assert outcome["granted"] and len(outcome["results"]) == 17 and len(outcome["kills"]) == 34
+    assert Path(outcome["folder"]).name == "certificate-random-skip-tiny-llama"
+
+
+def test_what_the_suite_prints_goes_to_the_log(faked: Cli, home: Path) -> None:
+    done = faked("certify", "random-skip", "--out", "cert")
+    assert "no event" not in done.stdout + done.stderr
+    assert (home / "cert.log").read_text().splitlines() == [
+        "a line that is no event",
+        '{"a JSON line": "that is no event"}',
+        "[1, 2]",
+    ]
+
+
+def test_a_suite_that_dies_shows_its_last_words_and_leaves_no_certificate(faked: Cli, home: Path) -> None:
+    done = faked("certify", "dies", "--out", "cert")
+    assert done.returncode == 1
+    assert "Segmentation fault (not really)" in done.stderr and "code 139" in done.stderr
+    assert names(home) == {"cert.log"} and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["refused"], "vskipper: unknown policy [policy name]: got 'refused', expected random-skip"),
+        (["x", "--level", "graph"], "got graph, expected core"),
+        (["x", "--set", "novalue"], "[--set]: got novalue, expected KEY=VALUE"),
+        (["x", "--examples", "0"], "--examples"),
+        (["x", "--seed", "minus"], "--seed"),
+        (["x", "--out", "mine"], "is not a certificate and is left alone"),
+        (["x", "--nonsense"], "--nonsense"),
+        ([], "POLICY"),
+    ],
+)
+def test_bad_input_is_one_line_and_exits_2(faked: Cli, home: Path, arguments: list[str], said: str) -> None:
+    (home / "mine").mkdir()
+    (home / "mine" / "thesis.txt").write_text("ten years")
+    done = faked("certify", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr and len(done.stderr.splitlines()) == 1 and done.stdout == ""
+    assert names(home) == {"mine"} and (home / "mine" / "thesis.txt").read_text() == "ten years"
+
+
+def test_an_interrupt_ends_the_suite_and_leaves_no_certificate(home: Path, tmp_path: Path) -> None:
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    command = [sys.executable, str(ROOT / "tests" / "cli" / "drive.py"), str(lists), "certify", "hangs"]
+    process = subprocess.Popen(command, cwd=home, env=environment(), stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not ((home / "hanging").is_file() and (home / "hanging").read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130 and said.strip().endswith("vskipper: interrupted")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((home / "hanging").read_text()), 0)
+    assert names(home) == {"hanging", "certificate-hangs-tiny-llama.log"}
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("r=0.5", ("r", 0.5)),
+        ("key=token", ("key", "token")),
+        ("a=b=c", ("a", "b=c")),
+        ("x=", ("x", "")),
+        ("n=1", ("n", 1)),
+    ],
+)
+def test_a_setting_is_json_where_it_can_be(text: str, setting: tuple[str, object]) -> None:
+    assert parse_setting(text) == setting
+
+
+@pytest.mark.parametrize("text", ["", "r", "=1", "1r=2", "a b=c"])
+def test_a_setting_needs_a_name(text: str) -> None:
+    with pytest.raises(InputError, match="KEY=VALUE"):
+        parse_setting(text)

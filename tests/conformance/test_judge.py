@@ -1,0 +1,116 @@
+"""When a level is granted, and every single thing that keeps it from being."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from conformance.judge import Decision, decide
+from conformance.record import Kill, Status
+from conformance.waivers import apply_waivers, parse_waivers
+from tests.conformance.sample import MUST_PASS, WAIVER, Run, failed, good_run
+
+
+def judged(run: Run) -> Decision:
+    waivers = parse_waivers(run.waivers)
+    return decide(run.manifest, MUST_PASS, apply_waivers(waivers, run.results), run.kills, waivers)
+
+
+def outcome(fault: str, property: str, said: str) -> Callable[[Run], Run]:
+    def change(kill: Kill) -> Kill:
+        return Kill.judged(
+            fault=kill.fault,
+            source=kill.source,
+            killer=kill.killer,
+            reason_expected=kill.reason_expected,
+            outcomes={**kill.outcomes, property: said},
+            quiet=kill.quiet,
+        )
+
+    return lambda run: run.with_kill(fault, change)
+
+
+def status(property: str, value: Status) -> Callable[[Run], Run]:
+    return lambda run: run.with_result(property, lambda result: replace(result, status=value))
+
+
+def examples(property: str, count: int) -> Callable[[Run], Run]:
+    return lambda run: replace(run, manifest=replace(run.manifest, examples={**run.manifest.examples, property: count}))
+
+
+def test_a_good_run_is_granted() -> None:
+    assert judged(good_run()) == Decision(reduced=False, reasons=())
+
+
+def test_a_waived_failure_does_not_deny_the_level() -> None:
+    assert judged(replace(good_run().with_result("kv.footprint", failed), waivers=WAIVER)).granted
+
+
+def test_an_optional_property_may_be_unsupported() -> None:
+    assert judged(status("map.layout", Status.UNSUPPORTED)(good_run())).granted
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda run: run.with_result("kv.scale", failed), "kv.scale (KV-4): failed"),
+        (status("kv.scale", Status.VACUOUS), "kv.scale (KV-4): vacuous"),
+        (status("kv.scale", Status.BLOCKED), "kv.scale (KV-4): blocked"),
+        (status("kv.scale", Status.UNSUPPORTED), "the level does not do without it"),
+        (status("kv.scale", Status.UNEXPECTED_PASS), "kv.scale (KV-4): unexpected pass"),
+        (status("kv.scale", Status.EXPECTED_FAILURE), "expected failure without a waiver"),
+        (lambda run: run.with_result("kv.scale", lambda r: replace(r, counters={"scaled": 0})), "vacuous: counter"),
+        (lambda run: run.with_result("kv.scale", lambda r: replace(r, counters={})), "without its vacuity counter"),
+        (lambda run: run.with_result("kv.scale", lambda r: replace(r, examples=19)), "19 examples, declared 20"),
+        (lambda run: run.with_result("sem.envelope", lambda r: replace(r, margin=1.01)), "margin of 1.01"),
+        (lambda run: run.with_result("kv.scale", lambda r: replace(r, clause="KV-3")), "got KV-3, expected KV-4"),
+        (lambda run: run.with_result("kv.scale", lambda r: replace(failed(r), status=r.status)), "failure on record"),
+        (lambda run: replace(run, results=run.results[1:]), "property kv.complete is missing"),
+        (lambda run: replace(run, results=(*run.results, run.results[0])), "kv.complete stands 2 times"),
+        (lambda run: replace(run, results=run.results[::-1]), "order, entry 1: got input.refused"),
+        (
+            lambda run: run.with_result("kv.scale", lambda r: replace(r, property="kv.made_up")),
+            "kv.made_up is not on the must-pass list",
+        ),
+        (lambda run: replace(run, waivers=WAIVER), "kv.footprint (KV-2): unexpected pass"),
+        (lambda run: replace(run, kills=run.kills[1:]), "fault kv_complete_first is missing"),
+        (outcome("kv_scale_first", "kv.scale", "quiet"), "got quiet, expected killed:first_seen"),
+        (outcome("kv_scale_first", "kv.scale", "killed:crash"), "got killed:crash, expected killed:first_seen"),
+        (outcome("kv_scale_first", "sem.envelope", "killed:x"), "sem.envelope: got killed:x, expected quiet"),
+        (
+            lambda run: run.with_kill("kv_scale_first", lambda k: replace(k, quiet=())),
+            "expected kv.scale for first_seen, quiet",
+        ),
+        (
+            lambda run: run.with_kill("kv_scale_first", lambda k: replace(k, killed=False)),
+            "verdict: got survived, quiet, expected killed, quiet",
+        ),
+    ],
+)
+def test_one_defect_denies_the_level_and_is_named(change: Callable[[Run], Run], reason: str) -> None:
+    decision = judged(change(good_run()))
+    assert not decision.granted
+    assert any(reason in line for line in decision.reasons), decision.reasons
+
+
+@pytest.mark.parametrize("change", [examples("kv.scale", 19), lambda run: replace(run, kills=())])
+def test_a_reduced_run_is_stamped_and_grants_nothing(change: Callable[[Run], Run]) -> None:
+    decision = judged(change(good_run()))
+    assert decision.reduced and not decision.granted
+    assert decision.reasons[-1].startswith("REDUCED")
+
+
+def test_a_clause_that_no_supported_property_decides_denies_the_level() -> None:
+    run = good_run()
+    for property in ("map.row_order", "map.layout"):
+        run = status(property, Status.UNSUPPORTED)(run)
+    assert "clause MAP-3: no property decides it" in judged(run).reasons
+
+
+def test_a_property_that_killed_nothing_is_not_believed() -> None:
+    run = good_run()
+    for kind in ("first", "second"):
+        run = outcome(f"kv_scale_{kind}", "kv.scale", "quiet")(run)
+    assert "kv.scale (KV-4): killed no fault, so nothing shows that it can fail" in judged(run).reasons

@@ -1,0 +1,35 @@
+"""Every property passes on the oracle itself, having seen what it must see."""
+
+from __future__ import annotations
+
+import pytest
+from tiny_subject import subject_of
+
+from properties.property import Property
+from properties.registry import CORE
+from properties.run import run_property
+
+
+@pytest.mark.parametrize("property", CORE, ids=lambda property: property.id)
+def test_holds_on_the_reference_runtime(property: Property) -> None:
+    outcome = run_property(property, subject_of("tiny-llama"), examples=10, seed=4)
+    assert (outcome.status, outcome.violation) == ("passed", None), outcome.detail
+    assert outcome.examples == 10
+
+
+@pytest.mark.parametrize("property", [p for p in CORE if p.scope != "policy"], ids=lambda property: property.id)
+def test_holds_on_the_other_architecture_and_gate_mode(property: Property) -> None:
+    outcome = run_property(property, subject_of("tiny-qwen3"), examples=3, seed=5)
+    assert outcome.status in ("passed", "vacuous"), outcome.violation
+
+
+def test_the_oracle_as_a_runtime_has_a_margin_of_one_in_k() -> None:
+    outcome = run_property(next(p for p in CORE if p.id == "sem.outputs"), subject_of(), examples=5, seed=1)
+    assert outcome.margin is not None and 0 < outcome.margin <= 1 / 8
+
+
+def test_ids_are_unique_and_every_clause_of_the_level_that_a_runtime_shows_has_one() -> None:
+    assert len({property.id for property in CORE}) == len(CORE)
+    clauses = {property.clause for property in CORE}
+    expected = "KV-1 KV-2 KV-3 KV-4 MAP-1 MAP-2 MAP-3 SEM-1 SEM-2 SEM-3 SEM-4 GRAPH-3 POL-1 POL-2 WORK-1"
+    assert set(expected.split()) <= clauses

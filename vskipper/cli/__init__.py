@@ -1,0 +1,1 @@
+"""The command line, one file a command. Nothing here imports torch until a command needs it."""

@@ -1,0 +1,136 @@
+"""`vskipper certify`: run the suite on a policy, show it by clause, write the certificate."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vskipper.errors import InputError
+from vskipper.suite import put_on_path
+
+if TYPE_CHECKING:
+    from conformance.certificate import Certificate
+    from conformance.request import Request
+
+
+def certify(
+    policy: Annotated[str, typer.Argument(metavar="POLICY", help="A name, or package.module:Class.")],
+    model: Annotated[
+        str, typer.Option(metavar="DIR|NAME", help="A model folder, smollm2, tiny-llama or tiny-qwen3.")
+    ] = "tiny-llama",
+    delta: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Router and projector tensors for the model.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the policy; repeatable.")
+    ] = None,
+    runtime: Annotated[str, typer.Option(help="The runtime under test.")] = "torch",
+    level: Annotated[str, typer.Option(help="The level to certify.")] = "core",
+    examples: Annotated[
+        int | None, typer.Option(min=1, help="Examples a property; fewer than the level asks grants nothing.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of every example.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The certificate's folder. [default: certificate-POLICY-MODEL]")
+    ] = None,
+    faults: Annotated[
+        bool, typer.Option("--faults/--no-faults", help="Run the seeded faults; without them nothing is granted.")
+    ] = True,
+    workers: Annotated[int, typer.Option(min=0, help="Worker processes beside the suite's own.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> int:
+    """Certify a skip policy. Exit code 0 only if the level is granted, 1 if it is not, 2 on bad input."""
+    put_on_path()
+    from conformance.certificate import check_target
+    from conformance.must_pass import load_must_pass
+    from conformance.request import Request
+
+    load_must_pass(level)
+    folder = (out or Path(f"certificate-{_slug(policy)}-{_slug(Path(model).name)}")).absolute()
+    check_target(folder)
+    with tempfile.TemporaryDirectory(prefix="vskipper-") as work_dir:
+        request = Request(
+            policy=policy,
+            model=model,
+            work_dir=work_dir,
+            settings=dict(parse_setting(text) for text in settings or ()),
+            delta=None if delta is None else str(delta),
+            runtime=runtime,
+            level=level,
+            examples=examples,
+            seed=seed,
+            faults=faults,
+            workers=workers,
+        )
+        return _run(request, folder, as_json)
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """`r=0.5` to ("r", 0.5): the value is read as JSON where it is JSON, else as the text it is."""
+    key, equals, value = text.partition("=")
+    if not (key.isidentifier() and equals):
+        raise InputError("setting", where="--set", got=text, expected="KEY=VALUE")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+def _run(request: Request, folder: Path, as_json: bool) -> int:
+    from vskipper.cli.progress import show_progress
+    from vskipper.cli.suite_process import SuiteDied, run_suite
+    from vskipper.cli.table import print_outcome
+
+    file = Path(request.work_dir) / "request.json"
+    file.write_text(request.to_json(), encoding="utf-8")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    log = folder.with_name(f"{folder.name}.log")
+    try:
+        with closing(run_suite(file, log)) as events:
+            record = show_progress(events)
+    except InputError:
+        log.unlink()
+        raise
+    except SuiteDied as death:
+        typer.echo(f"{death.text}\nvskipper: {death}", err=True)
+        return 1
+    certificate = _write(record, folder)
+    if as_json:
+        print(json.dumps(_outcome(certificate, folder), indent=2))
+    else:
+        print_outcome(certificate, folder)
+    return 0 if certificate.decision.granted else 1
+
+
+def _write(record: dict[str, Any], folder: Path) -> Certificate:
+    from conformance.certificate import write_certificate
+    from conformance.record import Kill, Manifest, Result
+
+    return write_certificate(
+        folder,
+        Manifest.from_json(record["manifest"]),
+        [Result.from_json(raw) for raw in record["results"]],
+        [Kill.from_json(raw) for raw in record["kills"]],
+        record["waivers"],
+    )
+
+
+def _outcome(certificate: Certificate, folder: Path) -> dict[str, Any]:
+    return {
+        "folder": str(folder),
+        "level": certificate.manifest.level,
+        "granted": certificate.manifest.granted,
+        "reduced": certificate.manifest.reduced,
+        "reasons": list(certificate.decision.reasons),
+        "results": [result.to_json() for result in certificate.results],
+        "kills": [kill.to_json() for kill in certificate.kills],
+    }
+
+
+def _slug(text: str) -> str:
+    return "".join(char if char.isalnum() or char in "-_." else "-" for char in text).strip("-.") or "model"

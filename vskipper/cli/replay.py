@@ -1,0 +1,28 @@
+"""`vskipper replay`: run one failing case again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from vskipper.suite import interpret_kernels_without_gpu, put_on_path
+
+
+def replay(
+    blob: Annotated[str, typer.Argument(metavar="BLOB", help="The word that a failure printed.")],
+    policy: Annotated[
+        str | None, typer.Option(metavar="POLICY", help="Another policy than the one that failed.")
+    ] = None,
+) -> int:
+    """Run one failing case again. Exit code 0 when it passes now, 1 when it still fails."""
+    put_on_path()
+    interpret_kernels_without_gpu()
+    from conformance.replay import replay as run_again
+
+    failure = run_again(blob, policy=policy)
+    if failure is None:
+        print("vskipper PASS")
+        return 0
+    print("\n".join(part for part in (failure.line, failure.tape, failure.plan) if part))
+    return 1

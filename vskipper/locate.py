@@ -1,0 +1,47 @@
+"""Where something is defined, as file:line, for errors that a policy's author can act on."""
+
+from __future__ import annotations
+
+import inspect
+from types import TracebackType
+from typing import Any
+
+UNKNOWN = "unknown file:0"
+
+
+def location_of(item: Any) -> str:
+    """file:line of a function, method or class; of an object's class otherwise."""
+    function = inspect.unwrap(getattr(item, "__func__", item))
+    code = getattr(function, "__code__", None)
+    if code is not None:
+        return f"{code.co_filename}:{code.co_firstlineno}"
+    described = item if inspect.isclass(item) else type(item)
+    try:
+        return f"{inspect.getsourcefile(described)}:{inspect.getsourcelines(described)[1]}"
+    except (OSError, TypeError):
+        # made without a source file, in a console or by exec
+        return f"{described.__module__}:0"
+
+
+def hook_location(policy: object, hook: str) -> str:
+    """file:line of the policy's hook, of its class where it has no such hook."""
+    found = getattr(policy, hook, None)
+    return location_of(found if callable(found) else type(policy))
+
+
+def raised_at(traceback: TracebackType | None, files: frozenset[str], otherwise: str) -> str:
+    """file:line of the innermost frame that lies in one of `files`."""
+    place = otherwise
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename in files:
+            place = f"{traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return place
+
+
+def source_files(policy: object) -> frozenset[str]:
+    """Files that define the policy's class and its bases, as code objects spell them."""
+    members = [member for cls in type(policy).__mro__ for member in vars(cls).values()]
+    functions = [member.fget if isinstance(member, property) else member for member in members]
+    codes = [getattr(inspect.unwrap(function), "__code__", None) for function in functions if callable(function)]
+    return frozenset(code.co_filename for code in codes if code is not None)

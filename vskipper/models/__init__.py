@@ -1,0 +1,48 @@
+"""Models by name or folder: smollm2, tiny-llama and tiny-qwen3 are built in the cache when first asked for."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from vskipper.checkpoint.config import ModelSpec
+from vskipper.errors import InputError
+from vskipper.models import smollm2, tiny
+from vskipper.models.store import cache_folder
+
+KNOWN = (smollm2.NAME, *tiny.TINY_MODELS)
+
+
+def resolve(name_or_dir: str | Path) -> Path:
+    """The Hugging Face directory of a known name, or the directory itself; raises InputError that lists the names."""
+    name = str(name_or_dir)
+    if name in KNOWN:
+        return _built(name, cache_folder())
+    directory = Path(name_or_dir)
+    if not directory.is_dir():
+        expected = f"one of {', '.join(KNOWN)}, or a model folder"
+        raise InputError("no such model", where="model", got=repr(name), expected=expected)
+    return directory
+
+
+def default_delta(name_or_dir: str | Path) -> Path | None:
+    """The FlexiDepth delta that lies beside the model's own weights, None where none does."""
+    path = resolve(name_or_dir) / tiny.DELTA
+    return path if path.exists() else None
+
+
+def default_routed_layers(name: str, spec: ModelSpec) -> tuple[int, ...]:
+    """Routed layers of a base without a router: those of the known models, else the upper half (as FlexiDepth's)."""
+    if name == smollm2.NAME:
+        return smollm2.ROUTED_LAYERS
+    if name in tiny.TINY_MODELS:
+        return tiny.ROUTED_LAYERS
+    return tuple(range(spec.num_hidden_layers // 2, spec.num_hidden_layers))
+
+
+# a whole model is read to see that it is whole: once a process is enough
+@cache
+def _built(name: str, folder: Path) -> Path:
+    if name == smollm2.NAME:
+        return smollm2.build(folder)
+    return tiny.build("tiny-llama" if name == "tiny-llama" else "tiny-qwen3", folder / name, owned=True)

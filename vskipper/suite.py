@@ -1,0 +1,65 @@
+"""Where the conformance suite lies: beside this package in a checkout, in `vskipper/_suite` in an installed wheel.
+
+Its folders have names too general for site-packages, so they are put on the path only while the suite runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from vskipper.errors import InputError
+
+PACKAGES: Final = ("conformance", "properties", "reference")
+
+
+def suite_root() -> Path:
+    """The folder that holds the suite's packages; raises InputError when this installation lacks them."""
+    package = Path(__file__).resolve().parent
+    for root in (package / "_suite", package.parent):
+        if all((root / name / "__init__.py").is_file() for name in PACKAGES):
+            return root
+    raise InputError(
+        "the conformance suite is not installed",
+        where=package,
+        got="no folder with " + ", ".join(PACKAGES),
+        expected="a vskipper wheel or a checkout",
+    )
+
+
+def put_on_path() -> Path:
+    """Make `import conformance` work in this process, and a module of the current folder importable; returns the
+    suite's folder."""
+    root = suite_root()
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    return root
+
+
+def suite_environment() -> dict[str, str]:
+    """Environment of a process that runs the suite: the suite first on its path, then the user's folder; of pytest,
+    nothing but what the suite itself asks for."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    path = [str(suite_root()), os.getcwd(), *inherited.get("PYTHONPATH", "").split(os.pathsep)]
+    # safe path: else `python -m` would put the user's folder before the suite's own packages
+    return {
+        **inherited,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(entry for entry in path if entry)),
+        "PYTHONSAFEPATH": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+
+
+def interpret_kernels_without_gpu() -> None:
+    """Have this process and its children run kernels in Triton's interpreter where torch sees no GPU.
+
+    To be called before anything that defines a kernel is imported.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        os.environ.setdefault("TRITON_INTERPRET", "1")
