@@ -13,11 +13,8 @@ from properties.kernels.judge import expect_bits
 
 def capture(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
     """`step` as a graph; it runs once before, so that its kernels are compiled."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        step()
-    torch.cuda.current_stream().wait_stream(stream)
+    step()
+    torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
@@ -25,7 +22,7 @@ def capture(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
 
 
 def check_replays(step: Callable[[], None], outputs: Iterable[Tensor], inputs: Iterable[Callable[[], None]]) -> None:
-    """For each change of the inputs: a replay of the one graph writes what an eager call writes, over the same poison."""
+    """After each change of the inputs a replay of the one graph writes what an eager call writes, over equal poison."""
     outputs = tuple(outputs)
     graph = capture(step)
     for number, change in enumerate(inputs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -82,5 +83,5 @@ def test_replay_equals_eager(device: torch.device) -> None:
     check_replays(
         lambda: paged_decode(q, k, v, ends, slots, actions, valid, out, softmax_scale=128**-0.5),
         [out],
-        [lambda n=n: change(n, n) for n in (0, 1, 15, 16, 17, rows, 0)],
+        [partial(change, n, n) for n in (0, 1, 15, 16, 17, rows, 0)],
     )

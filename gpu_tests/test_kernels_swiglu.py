@@ -1,4 +1,4 @@
-"""silu-mul, scatter and SwiGLU at the shapes of real models; plan, MLP and projector of a layer in one captured graph."""
+"""silu-mul, scatter and SwiGLU at the shapes of real models; plan, MLP and projector of a layer in one graph."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 import torch
-from torch import Tensor
 
 from gpu_tests.graphs import check_replays
 from gpu_tests.shapes import MODELS, counts
@@ -14,18 +13,11 @@ from properties.kernels.far import check_far_rows
 from properties.kernels.gemm import GemmCase
 from properties.kernels.judge import eighths, normals
 from properties.kernels.swiglu import check_scatter, check_silu_mul, check_swiglu
-from vskipper.cohort import Span, empty_plan
+from vskipper.cohort import empty_plan
 from vskipper.kernels import SwiGLUScratch, plan_cohorts, scatter_rows, silu_mul, swiglu
 from vskipper.policy import SwiGLU
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-
-
-def packed_swiglu(y: Tensor, w_in: Tensor, w_out: Tensor, span: Span, scale: Tensor | None, out: Tensor) -> None:
-    scratch = SwiGLUScratch.allocate(y.shape[0], w_out.shape[1], y.dtype, y.device)
-    scratch.gate_up.fill_(float("nan"))
-    scratch.hidden.fill_(float("nan"))
-    swiglu(y, SwiGLU(w_in=w_in, w_out=w_out), span, scale, out, scratch)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -52,7 +44,7 @@ def test_swiglu(model: str, share: int, device: torch.device) -> None:
             case = GemmCase(
                 rows=capacity, start=0, count=count, n=intermediate // share, k=hidden, dtype=torch.bfloat16, scale=True
             )
-            check_swiglu(case, device, packed_swiglu)
+            check_swiglu(case, device, swiglu, SwiGLUScratch.allocate)
 
 
 def test_far_rows(device: torch.device) -> None:

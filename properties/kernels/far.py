@@ -14,7 +14,7 @@ FAR = 2**11 + 1
 
 
 def far(columns: int, device: torch.device) -> Tensor:
-    """bfloat16 [FAR + 1, columns] whose last row begins beyond element 2**31; on a CPU only touched pages take memory."""
+    """bfloat16 [FAR + 1, columns] whose last row begins beyond element 2**31; a CPU gives only touched pages."""
     flat = torch.empty(FAR * _STRIDE + columns, dtype=torch.bfloat16, device=device)
     return flat.as_strided((FAR + 1, columns), (_STRIDE, 1))
 

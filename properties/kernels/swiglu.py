@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -21,6 +22,7 @@ from properties.violation import Violation
 from reference.gemm import bounded_gemm as twin_gemm
 from reference.scatter import scatter_rows as twin_scatter
 from reference.silu_mul import silu_mul as twin_silu_mul
+from vskipper.policy import SwiGLU
 
 
 def check_silu_mul(case: GemmCase, device: torch.device, silu_mul: Callable[..., None]) -> None:
@@ -57,9 +59,13 @@ def check_scatter(case: GemmCase, device: torch.device, scatter_rows: Callable[.
     expect_bits("MAP-1", "scatter_rows_differ", buffer, expected, case=case)
 
 
-def check_swiglu(case: GemmCase, device: torch.device, swiglu: Callable[..., None]) -> None:
-    """k is the hidden size, n the width m. swiglu(y, w_in, w_out, span, scale, out): envelope on the span's rows, bits
-    of every other row untouched."""
+def check_swiglu(
+    case: GemmCase, device: torch.device, swiglu: Callable[..., None], allocate: Callable[..., Any]
+) -> None:
+    """k is the hidden size, n the width m: the span's rows inside the envelope, every other row untouched.
+
+    allocate(capacity, width, dtype, device) gives the scratch, here taller and wider than needed and full of NaN.
+    """
     _, y = framed((case.rows, case.k), case.dtype, device)
     y[case.span_rows] = normals((case.count, case.k), case.seed, case.dtype, device)
     w_in = normals((2 * case.n, case.k), case.seed + 1, case.dtype, device) / math.sqrt(case.k)
@@ -67,7 +73,11 @@ def check_swiglu(case: GemmCase, device: torch.device, swiglu: Callable[..., Non
     scale = eighths(case.rows, case.seed + 3, case.dtype, device) if case.scale else None
     buffer, out = framed((case.rows, case.k), case.dtype, device, written=True)
     untouched = buffer.clone()
-    swiglu(y, w_in, w_out, make_span(case.order, case.start, case.stop, device), scale, out)
+    scratch = allocate(case.rows + 2, case.n + 3, case.dtype, device)
+    scratch.gate_up.fill_(math.nan)
+    scratch.hidden.fill_(math.nan)
+    span = make_span(case.order, case.start, case.stop, device)
+    swiglu(y, SwiGLU(w_in=w_in, w_out=w_out), span, scale, out, scratch)
     results = []
     for dtype in (case.dtype, torch.float64):
         gate_up, hidden, result = (

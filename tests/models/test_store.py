@@ -34,6 +34,7 @@ def test_built_once(tmp_path: Path) -> None:
     assert build.calls == 1
     assert files(tmp_path / "deep") == {"m"}
     assert files(tmp_path / "deep" / "m") == {"weights", "config", MANIFEST}
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "deep" / "m").iterdir()} == {0o644}
 
 
 def truncate(folder: Path) -> None:

@@ -37,6 +37,11 @@ def test_the_envelope_grows_with_the_references_own_error() -> None:
     assert outside(far, truth.float() + EPS, truth, RULE) is not None
 
 
+def test_the_floor_is_lower_where_epsilon_is_large() -> None:
+    assert RULE.least(torch.float32) == EPS
+    assert Envelope(narrow_floor=0.5).least(torch.bfloat16) == 0.5 * torch.finfo(torch.bfloat16).eps
+
+
 def test_the_worst_margin_is_kept() -> None:
     truth = torch.ones(1, 4, dtype=torch.float64)
     with margin.recorded() as record:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
 STYLES: Final = {"passed": "green", "unsupported": "dim", "absent": "dim", "expected_failure": "yellow"}
 POLICY_CLAUSES: Final = ("POL-1", "POL-2")
 SHOWN: Final = 3
+TEXT_WIDTH: Final = 64
+TABLE_WIDTH: Final = 120
 
 
 def print_outcome(certificate: Certificate, folder: Path) -> None:
     """Everything a person should see, on standard output."""
     console = Console(highlight=False, soft_wrap=True)
-    console.print(clause_table(certificate))
+    console.print(clause_table(certificate), width=max(console.width, TABLE_WIDTH), crop=False)
     failures = failures_to_print(certificate.results)
     for result in failures[:SHOWN]:
         _print_failure(console, result)
@@ -46,13 +49,15 @@ def clause_table(certificate: Certificate) -> Table:
     from conformance.clauses import LEVEL_BY_ID
 
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("clause")
-    table.add_column("status")
+    table.add_column("clause", no_wrap=True)
+    table.add_column("status", no_wrap=True)
     for name in ("passed", "examples", "rarest case", "margin"):
-        table.add_column(name, justify="right")
-    table.add_column("what holds", overflow="ellipsis", no_wrap=True, max_width=64)
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("what holds", no_wrap=True)
     for clause in LEVEL_BY_ID[certificate.manifest.level].clauses:
-        table.add_row(clause.id, *_cells([r for r in certificate.results if r.clause == clause.id]), clause.text)
+        # rich would give up the other columns first
+        text = shorten(clause.text, TEXT_WIDTH, placeholder=" …")
+        table.add_row(clause.id, *_cells([r for r in certificate.results if r.clause == clause.id]), text)
     return table
 
 

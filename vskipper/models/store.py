@@ -39,7 +39,7 @@ def ensure(folder: Path, recipe: str, build: Callable[[Path], None], *, owned: b
             build(stage)
             files = {path.name: _digest(path) for path in sorted(stage.iterdir())}
             (stage / MANIFEST).write_text(json.dumps({"recipe": recipe, "files": files}, indent=1) + "\n")
-            stage.chmod(0o755)
+            _make_readable(stage)
             _publish(stage, folder, recipe)
     except OSError as error:
         raise InputError("model cannot be written", where=folder, got=error, expected="a writable folder") from error
@@ -77,6 +77,13 @@ def _beside(folder: Path) -> Iterator[Path]:
         yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _make_readable(stage: Path) -> None:
+    # temporary folders and safetensors files are the owner's alone
+    stage.chmod(0o755)
+    for path in stage.iterdir():
+        path.chmod(0o644)
 
 
 def _digest(path: Path) -> str:

@@ -27,7 +27,7 @@ class Router:
     eps: float
 
     def bottleneck(self, x: Tensor) -> Tensor:
-        """tanh(RMSNorm_r(enc x)) [rows, r] of x [rows, d]; rounds to x's dtype but for the variance, which stays wide."""
+        """tanh(RMSNorm_r(enc x)) [rows, r] of x [rows, d]; rounds to x's dtype, the variance excepted."""
         z = linear(x, self.enc)
         wide = z.to(torch.promote_types(z.dtype, torch.float32))
         scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -41,14 +42,6 @@ def cases(draw: st.DrawFn) -> GemmCase:
     )
 
 
-def packed_swiglu(y: Tensor, w_in: Tensor, w_out: Tensor, span: Span, scale: Tensor | None, out: Tensor) -> None:
-    # the scratch is wider and taller than needed, and full of NaN
-    scratch = SwiGLUScratch.allocate(y.shape[0] + 2, w_out.shape[1] + 3, y.dtype, y.device)
-    scratch.gate_up.fill_(float("nan"))
-    scratch.hidden.fill_(float("nan"))
-    swiglu(y, SwiGLU(w_in=w_in, w_out=w_out), span, scale, out, scratch)
-
-
 @settings(max_examples=30, deadline=None, database=None)
 @given(case=cases())
 def test_silu_mul(case: GemmCase, device: torch.device) -> None:
@@ -64,7 +57,7 @@ def test_scatter(case: GemmCase, device: torch.device) -> None:
 @settings(max_examples=15, deadline=None, database=None)
 @given(case=cases())
 def test_swiglu(case: GemmCase, device: torch.device) -> None:
-    check_swiglu(case, device, packed_swiglu)
+    check_swiglu(case, device, swiglu, SwiGLUScratch.allocate)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -114,7 +107,7 @@ def _one_row_more(kernel: Any) -> Any:
     [
         (check_silu_mul, silu_mul, "rows_beyond_count_touched"),
         (check_scatter, scatter_rows, "scatter_rows_differ"),
-        (check_swiglu, packed_swiglu, "rows_outside_span_touched"),
+        (partial(check_swiglu, allocate=SwiGLUScratch.allocate), swiglu, "rows_outside_span_touched"),
     ],
 )
 def test_the_check_sees_a_row_too_many(check: Any, kernel: Any, reason: str, device: torch.device) -> None:
