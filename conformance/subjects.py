@@ -94,8 +94,8 @@ def open_runtime(name: str) -> Runtime:
         from conformance.runtimes.reference import ReferenceRuntime
 
         return ReferenceRuntime()
-    if name == "torch" or name == "triton":
+    if name in ("torch", "triton"):
         from conformance.runtimes.torch_runtime.runtime import TorchRuntime
 
-        return TorchRuntime(name=name)
+        return TorchRuntime(name="torch" if name == "torch" else "triton")
     raise InputError("unknown runtime", where="--runtime", got=name, expected=", ".join(RUNTIMES))

@@ -20,13 +20,19 @@ class Envelope:
     """err(X, T) <= k * err(R, T) + floor: X the runtime, R the reference in its dtype, T the reference in float64.
 
     err: the largest difference in a row, as a share of the largest value of T in that row (1 where that is smaller).
-    floor: in units of the dtype's epsilon; narrow_floor in its place for a dtype narrower than float32. It is there for
-    passes of one row, where R may by luck lie far nearer to T than its arithmetic usually does.
+    floor: in units of the dtype's epsilon; narrow_floor in its place for a dtype narrower than float32.
     """
 
     k: float = 8.0
     floor: float = 32.0
     narrow_floor: float = 4.0
+
+    @classmethod
+    def of_layers(cls, layers: int) -> Envelope:
+        """For what went through a decoder of so many layers. Where one direction carries most of the error, R lies by
+        luck far nearer to T than it usually does, most of all in passes of one row; what a layer usually adds is
+        allowed whatever R shows."""
+        return cls(floor=8.0 * layers, narrow_floor=0.5 * layers)
 
     def least(self, dtype: torch.dtype) -> float:
         """The floor as an err."""

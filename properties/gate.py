@@ -127,9 +127,10 @@ def _check_outputs(
     subject: Subject, case: ScheduleCase, mode: str, result: StepResult, passes: tuple[Pass, Pass, Pass]
 ) -> None:
     """passes: T and R of this mode, T of the other."""
+    rule = Envelope.of_layers(subject.model.config.num_hidden_layers)
     for layer in range(1, subject.model.config.num_hidden_layers + 1):
         got, true, same, other = _stream(result, layer), *(_of(p, layer, result.hidden is None) for p in passes)
-        bound = RULE.bound(same, true)
+        bound = rule.bound(same, true)
         error, ignored = row_errors(got, true), row_errors(got, other)
         margin.note(float(error.max()) / bound)
         for row in torch.nonzero(~(error <= bound)).flatten().tolist():

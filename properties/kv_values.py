@@ -21,7 +21,6 @@ from reference.plan import PoolLayout
 from reference.rope import inverse_frequencies, rotate
 from vskipper.action import Action
 
-RULE = Envelope()
 Pair = tuple[Tensor, Tensor]
 
 
@@ -51,12 +50,13 @@ def check_kv(
     subject: Subject, case: ScheduleCase, step: int, stored: tuple[Pair, ...], truth: Pass, same: Pass
 ) -> None:
     """Every layer's K and V [rows, kv heads, head dim] of one pass against the oracle; raises Violation."""
+    rule = Envelope.of_layers(len(stored))
     for layer, pair in enumerate(stored):
         for part, name in enumerate("kv"):
-            found = outside(pair[part], same.kv[layer][part], truth.kv[layer][part], RULE)
+            found = outside(pair[part], same.kv[layer][part], truth.kv[layer][part], rule)
             if found is not None:
                 row, facts = found
-                bounds = tuple(RULE.bound(same.kv[layer][i], truth.kv[layer][i]) for i in range(2))
+                bounds = tuple(rule.bound(same.kv[layer][i], truth.kv[layer][i]) for i in range(2))
                 entry = _Entry(layer=layer, row=row, position=case.rows(step)[row].position, pair=pair, bounds=bounds)
                 reason, cause = _explain(subject, entry, truth)
                 raise Violation("KV-3", reason, place(subject, case, step, row, layer) | {"part": name} | facts | cause)

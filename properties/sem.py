@@ -17,8 +17,6 @@ from properties.runtime import StepResult
 from properties.violation import Violation
 from vskipper.action import Action
 
-RULE = Envelope()
-
 
 def cases(subject: Subject) -> SearchStrategy[ScheduleCase]:
     return schedules(bounds_of(subject.model, subject.runtime.capabilities))
@@ -36,16 +34,17 @@ def check_outputs(subject: Subject, case: ScheduleCase) -> None:
 
 def check_result(subject: Subject, case: ScheduleCase, step: int, result: StepResult, truth: Pass, same: Pass) -> None:
     """Hidden states of one pass, layer by layer, then its logits; raises Violation."""
+    rule = Envelope.of_layers(subject.model.config.num_hidden_layers)
     if result.hidden is not None:
         check_shape(result.hidden, truth.result.hidden)
         for layer in range(len(result.hidden)):
-            found = outside(result.hidden[layer], same.result.hidden[layer], truth.result.hidden[layer], RULE)
+            found = outside(result.hidden[layer], same.result.hidden[layer], truth.result.hidden[layer], rule)
             if found is not None:
                 row, facts = found
                 # the stream entering a layer is what the one before it left
                 where = place(subject, case, step, row, layer - 1 if layer else None)
                 raise Violation("SEM-1", _reason("wrong_hidden", result.hidden[layer][row]), where | facts)
-    found = outside(result.logits, same.result.logits, truth.result.logits, RULE)
+    found = outside(result.logits, same.result.logits, truth.result.logits, rule)
     if found is not None:
         chunk, facts = found
         row = chunk_rows(case.steps[step])[chunk][-1]

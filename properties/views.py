@@ -15,7 +15,6 @@ from properties.violation import Violation
 from reference.plan import PoolLayout
 
 View = Mapping[str, Tensor]
-RULE = Envelope()
 
 
 def view_of_run(ran: Ran, layout: PoolLayout, dtype: torch.dtype, chunk: int, rows: Sequence[int]) -> View:
@@ -48,8 +47,9 @@ def _view(
 
 def first_outside(got: View, same: View, truth: View) -> dict[str, object] | None:
     """What of `got` first leaves the envelope, with its row in the chunk; None when nothing does."""
+    rule = Envelope.of_layers(sum(name.startswith("k[") for name in got))
     for name, tensor in got.items():
-        found = outside(tensor, same[name], truth[name], RULE)
+        found = outside(tensor, same[name], truth[name], rule)
         if found is not None:
             return {"what": name, "chunk_row": found[0], **found[1]}
     return None

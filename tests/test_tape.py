@@ -46,7 +46,7 @@ def test_a_layer_written_twice_is_refused() -> None:
 
 @pytest.mark.parametrize("actions", [torch.zeros(2, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64)])
 def test_actions_of_another_shape_or_dtype_are_refused(actions: torch.Tensor) -> None:
-    with pytest.raises(TapeError, match="expected torch.uint8"):
+    with pytest.raises(TapeError, match=r"expected torch\.uint8"):
         RouteTape((2,), 1, "cpu").write(2, Route(actions=actions))
 
 

@@ -70,5 +70,5 @@ def plan_cohorts(actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
     # bincount would copy its size to the host
     out.offsets[1:] = (order == cohorts[:, None]).sum(1).cumsum(0)
     rows = torch.argsort(order, stable=True).to(torch.int32)
-    index = torch.arange(rows.numel(), device=rows.device)
-    out.rows[: rows.numel()] = torch.where(index < out.offsets[-1], rows, out.rows[: rows.numel()])
+    places = torch.arange(rows.numel(), device=rows.device)
+    out.rows[: rows.numel()] = torch.where(places < out.offsets[-1], rows, out.rows[: rows.numel()])

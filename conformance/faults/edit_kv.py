@@ -50,6 +50,8 @@ class _Writer:
 
     def __init__(self, edit: Edit, layer: RoutedLayer, x: Tensor, run: RoutedPass) -> None:
         self._edit, self._layer, self._x, self._run = edit, layer, x, run
+        self.attend_rows = run.attention.attend_rows
+        self.attend_masked = run.attention.attend_masked
 
     def write_kv(self, layer: int, k: Tensor, v: Tensor) -> None:
         attention = self._run.attention

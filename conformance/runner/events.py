@@ -44,7 +44,7 @@ class ItemReports:
         self._events.send("start", item=nodeid.partition("[")[2].rstrip("]"))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        recorded = dict(report.user_properties)
+        recorded: dict[str, Any] = dict(report.user_properties)
         if report.when == "call" and "result" in recorded:
             self.results.append(recorded["result"])
         elif report.when == "call" and "kill" in recorded:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from conformance.faults.fault import Fault
 from conformance.faults.registry import FAULTS
@@ -40,14 +40,14 @@ VARIANTS = {"torch": TORCH_VARIANTS, "reference": REFERENCE_VARIANTS}
 class PropertyItem:
     """One property on one subject."""
 
-    property: Property
+    rule: Property
     spec: SubjectSpec
     examples: int
     seed: int
 
     @property
     def id(self) -> str:
-        return f"{self.property.id}@{self.spec.runtime}/{self.spec.model}"
+        return f"{self.rule.id}@{self.spec.runtime}/{self.spec.model}"
 
 
 def property_items(request: Request) -> tuple[PropertyItem, ...]:
@@ -69,11 +69,11 @@ def _items_of(property: Property, request: Request) -> Iterator[PropertyItem]:
     examples = full_examples(property, request)
     if property.scope != "structure":
         spec = asked_for(request)
-        yield PropertyItem(property=property, spec=spec, examples=examples, seed=request.seed)
+        yield PropertyItem(rule=property, spec=spec, examples=examples, seed=request.seed)
         return
     for index, variant in enumerate(VARIANTS[request.runtime]):
         yield PropertyItem(
-            property=property,
+            rule=property,
             spec=SubjectSpec(runtime=variant.runtime, model=variant.model),
             examples=math.ceil(examples * variant.share),
             seed=request.seed + index,
@@ -89,7 +89,3 @@ def asked_for(request: Request) -> SubjectSpec:
         delta=request.delta,
         settings=request.settings,
     )
-
-
-def with_examples(item: PropertyItem, examples: int) -> PropertyItem:
-    return replace(item, examples=examples)

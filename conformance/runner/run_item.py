@@ -14,10 +14,10 @@ from properties.run import Outcome, run_property
 def run_item(item: PropertyItem) -> Result:
     """Hypothesis over the item's cases; a failing one comes back shrunk."""
     started = time.monotonic()
-    outcome = run_property(item.property, build_subject(item.spec), examples=item.examples, seed=item.seed)
+    outcome = run_property(item.rule, build_subject(item.spec), examples=item.examples, seed=item.seed)
     return Result(
-        property=item.property.id,
-        clause=item.property.clause,
+        property=item.rule.id,
+        clause=item.rule.clause,
         status=Status(outcome.status),
         runtime=item.spec.runtime,
         model=item.spec.model,
@@ -32,4 +32,4 @@ def run_item(item: PropertyItem) -> Result:
 def _failure(item: PropertyItem, outcome: Outcome) -> Failure | None:
     if outcome.violation is None:
         return None
-    return failure(item.property, item.spec, outcome.case, outcome.violation, item.seed)
+    return failure(item.rule, item.spec, outcome.case, outcome.violation, item.seed)

@@ -20,8 +20,8 @@ GOOD = (Status.PASSED, Status.UNSUPPORTED)
 
 def marked(item: PropertyItem) -> ParameterSet:
     """Policy items come first, in a run of their own; those on the model asked for share a worker."""
-    marks = [pytest.mark.policy] if item.property.scope == "policy" else []
-    if item.property.scope == "model":
+    marks = [pytest.mark.policy] if item.rule.scope == "policy" else []
+    if item.rule.scope == "model":
         marks.append(pytest.mark.xdist_group("model"))
     return pytest.param(item, marks=marks, id=item.id)
 

@@ -48,7 +48,7 @@ class TorchLayer:
         config = self.config
         heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
         packed = F.linear(x, self._qkv).view(x.shape[0], heads + 2 * kv_heads, config.head_dim)
-        q, k, v = packed.split([heads, kv_heads, kv_heads], dim=1)
+        q, k, v = torch.split(packed, [heads, kv_heads, kv_heads], dim=1)
         if config.architecture == "qwen3":
             q = rms_norm(q, self.weights["self_attn.q_norm.weight"], config.rms_norm_eps)
             k = rms_norm(k, self.weights["self_attn.k_norm.weight"], config.rms_norm_eps)

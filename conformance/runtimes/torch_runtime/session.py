@@ -116,7 +116,7 @@ class TorchSession:
             streams.append(_sum(stream))
         return torch.stack(streams)
 
-    def _dense(self, number: int, modules: TorchLayer, stream: Stream, rows: Rows, attention: PagedAttention) -> Stream:
+    def _dense(self, number: int, modules: TorchLayer, stream: Stream, rows: Rows, attention: Attention) -> Stream:
         x, h = modules.input_norm(*stream)
         q, k, v = modules.qkv(x, rows.batch.positions)
         attention.write_kv(number, k, v)
