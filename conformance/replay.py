@@ -29,6 +29,4 @@ def replay(text: str, policy: str | None = None) -> Failure | None:
         if blob.fault is not None:
             stack.enter_context(fault_by_id(blob.fault).active())
         violation = first_violation(property, subject, (case,))
-    if violation is None:
-        return None
-    return failure(property, spec, case, violation, blob.seed, blob.fault)
+        return None if violation is None else failure(property, spec, case, violation, blob.seed, blob.fault)

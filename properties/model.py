@@ -87,6 +87,7 @@ MODEL_OUTPUTS = Property(
     counters=("rows",),
     examples=8,
     scope="model",
+    own_routes=True,
 )
 MODEL_ALL_RUN = Property(
     id="model.all_run_is_dense",
@@ -107,5 +108,6 @@ MODEL_ROUTES = Property(
     counters=("decisions",),
     examples=8,
     scope="model",
+    own_routes=True,
     unsupported=lambda subject: None if subject.runtime.capabilities.hidden_states else "hidden_states",
 )

@@ -11,6 +11,7 @@ from properties.case import RowsCase
 from properties.policy_rows import Decisions, ask, first_change, rows_cases
 from properties.property import Property, Subject
 from properties.violation import Violation
+from vskipper.locate import hook_location
 from vskipper.policy import Phase, PolicyCapabilities
 
 CLAUSE = "POL-1"
@@ -33,7 +34,8 @@ def declares(name: str) -> Callable[[Subject], str | None]:
 def _compare(subject: Subject, capability: str, reason: str, one: Decisions, two: Decisions, **facts: object) -> None:
     found = first_change(one, two, subject.model.dtype, exact=capability == "deterministic")
     if found is not None:
-        name = {"policy": subject.policy_name, "capability": capability}
+        where = hook_location(subject.make_policy(subject.model.dtype), "route")
+        name = {"policy": subject.policy_name, "hook": "route", "location": where, "capability": capability}
         raise Violation(CLAUSE, reason, name | facts | found)
     subject.seen["decisions"] += len(two)
 

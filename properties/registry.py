@@ -24,6 +24,7 @@ from properties.property import Property
 from properties.sem import SEM_OUTPUTS, SEM_REPEATABLE
 from properties.skipped_attention import SEM_SKIPPED_ATTENTION, SEM_ZERO_PROJECTOR
 from properties.work import WORK_COUNTS
+from vskipper.errors import InputError
 
 CORE: tuple[Property, ...] = (
     KV_COMPLETE,
@@ -61,7 +62,7 @@ _BY_ID = {property.id: property for property in CORE}
 
 
 def by_id(id: str) -> Property:
-    """The property of that id; raises KeyError that lists the known ones."""
+    """The property of that id; raises InputError that lists the known ones."""
     if id not in _BY_ID:
-        raise KeyError(f"property {id}: expected one of {', '.join(_BY_ID)}")
+        raise InputError("unknown property", where="property", got=id, expected=", ".join(_BY_ID))
     return _BY_ID[id]

@@ -47,6 +47,8 @@ def suite_environment() -> dict[str, str]:
     path = [str(suite_root()), os.getcwd(), *inherited.get("PYTHONPATH", "").split(os.pathsep)]
     # safe path: else `python -m` would put the user's folder before the suite's own packages
     return {
+        # many small operators in several processes: threads of each would only fight over the cores
+        "OMP_NUM_THREADS": "1",
         **inherited,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(entry for entry in path if entry)),
         "PYTHONSAFEPATH": "1",

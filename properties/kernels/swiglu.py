@@ -26,7 +26,7 @@ from vskipper.policy import SwiGLU
 
 
 def check_silu_mul(case: GemmCase, device: torch.device, silu_mul: Callable[..., None]) -> None:
-    """n is the width. Every element within two roundings of float64; rows at or past the count stay NaN."""
+    """n is the width. Every element within two roundings of float64; rows at or past the count are untouched."""
     _, gate_up = framed((case.rows, 2 * case.n), case.dtype, device, pad=6 * case.strided)
     gate_up[: case.count] = 4 * normals((case.count, 2 * case.n), case.seed, case.dtype, device)
     if case.count:
@@ -38,7 +38,9 @@ def check_silu_mul(case: GemmCase, device: torch.device, silu_mul: Callable[...,
     truth = torch.empty(case.count, case.n, dtype=torch.float64, device=device)
     twin_silu_mul(gate_up.double(), case.count, truth)
     unit = torch.finfo(case.dtype).eps / 2
-    allowed = 1.01 * (2 * unit + 8 * 2.0**-24) * truth.abs() + torch.finfo(case.dtype).tiny
+    # exp's argument is rounded before exp, so the error of exp grows with it
+    exp = (8 + 2 * gate_up[: case.count, : case.n].double().abs()) * 2.0**-24
+    allowed = 1.01 * (2 * unit + exp) * truth.abs() + torch.finfo(case.dtype).tiny
     if not ((out[: case.count].double() - truth).abs() <= allowed).all():
         raise Violation("SEM-1", "silu_mul_differs", {"case": case})
     out[: case.count] = untouched[1 : 1 + case.count, : case.n]
