@@ -10,7 +10,7 @@ import torch
 from gpu_tests.graphs import check_replays
 from properties.kernels.cohort import check_cohort
 from vskipper.cohort import empty_plan
-from vskipper.kernels import plan_cohorts
+from vskipper.kernels.cohort import plan_cohorts
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 31, 32, 33, 256, 511, 512, 513, 1024, 4097, 8192, 8200, 20000])

@@ -18,7 +18,7 @@ from properties.kernels.decode_attention import (
 )
 from properties.kernels.far import check_far_slots
 from properties.kernels.judge import normals
-from vskipper.kernels import paged_decode
+from vskipper.kernels.decode_attention import paged_decode
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 MIXED = DecodeCase(

@@ -19,7 +19,8 @@ from properties.kernels.gemm import (
     check_gemm_unit_scale,
 )
 from properties.kernels.judge import integers, make_span, normals
-from vskipper.kernels import Tile, bounded_gemm, choose_tile
+from vskipper.kernels.gemm import bounded_gemm
+from vskipper.kernels.tile import Tile, choose_tile
 
 TILES = (
     Tile(block_m=16, block_n=32, block_k=128),

@@ -14,7 +14,10 @@ from properties.kernels.gemm import GemmCase
 from properties.kernels.judge import eighths, normals
 from properties.kernels.swiglu import check_scatter, check_silu_mul, check_swiglu
 from vskipper.cohort import empty_plan
-from vskipper.kernels import SwiGLUScratch, plan_cohorts, scatter_rows, silu_mul, swiglu
+from vskipper.kernels.cohort import plan_cohorts
+from vskipper.kernels.scatter import scatter_rows
+from vskipper.kernels.silu_mul import silu_mul
+from vskipper.kernels.swiglu import SwiGLUScratch, swiglu
 from vskipper.policy import SwiGLU
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)

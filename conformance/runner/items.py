@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from conformance.faults.fault import Fault
@@ -16,24 +16,39 @@ from properties.registry import CORE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A runtime and a model that structural properties run on, and its share of their examples."""
+    """A runtime and a model that structural properties run on. examples: a fixed number of each property's, or None for
+    an even share of the rest. only: the properties it runs, or None for all."""
 
     runtime: str
     model: str
-    share: float
+    examples: int | None = None
+    only: frozenset[str] | None = None
 
 
-# both architectures, and vSkipper's kernels where an interpreter makes each example dear
-TORCH_VARIANTS = (
-    Variant(runtime="torch", model="tiny-llama", share=0.4),
-    Variant(runtime="torch", model="tiny-qwen3", share=0.4),
-    Variant(runtime="triton", model="tiny-llama", share=0.2),
+# what the bounded path computes, plans or counts; each example costs a second in the interpreter
+KERNEL_PROPERTIES = frozenset(
+    {
+        "map.partition",
+        "map.row_order",
+        "map.layout",
+        "map.batch",
+        "sem.outputs",
+        "sem.repeatable",
+        "sem.zero_projector",
+        "sem.skipped_attention",
+        "gate.mode",
+        "pad.inert",
+        "work.counts",
+    }
 )
-REFERENCE_VARIANTS = (
-    Variant(runtime="reference", model="tiny-llama", share=0.5),
-    Variant(runtime="reference", model="tiny-qwen3", share=0.5),
-)
-VARIANTS = {"torch": TORCH_VARIANTS, "reference": REFERENCE_VARIANTS}
+TINY = ("tiny-llama", "tiny-qwen3")
+VARIANTS: Mapping[str, tuple[Variant, ...]] = {
+    "torch": (
+        *(Variant(runtime="torch", model=model) for model in TINY),
+        Variant(runtime="triton", model="tiny-llama", examples=8, only=KERNEL_PROPERTIES),
+    ),
+    **{name: tuple(Variant(runtime=name, model=model) for model in TINY) for name in ("triton", "reference")},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +67,7 @@ class PropertyItem:
 
 def property_items(request: Request) -> tuple[PropertyItem, ...]:
     """In the must-pass order; structural ones once a variant, the others once on the model and policy asked for."""
-    return tuple(item for property in CORE for item in _items_of(property, request))
+    return tuple(item for rule in CORE for item in _items_of(rule, request))
 
 
 def faults(request: Request) -> tuple[Fault, ...]:
@@ -65,19 +80,28 @@ def full_examples(property: Property, request: Request) -> int:
     return property.examples if request.examples is None else request.examples
 
 
-def _items_of(property: Property, request: Request) -> Iterator[PropertyItem]:
-    examples = full_examples(property, request)
-    if property.scope != "structure":
+def _items_of(rule: Property, request: Request) -> Iterator[PropertyItem]:
+    examples = full_examples(rule, request)
+    if rule.scope != "structure":
         spec = asked_for(request)
-        yield PropertyItem(rule=property, spec=spec, examples=examples, seed=request.seed)
+        yield PropertyItem(rule=rule, spec=spec, examples=examples, seed=request.seed)
         return
-    for index, variant in enumerate(VARIANTS[request.runtime]):
+    variants = [each for each in VARIANTS[request.runtime] if each.only is None or rule.id in each.only]
+    for index, variant in enumerate(variants):
         yield PropertyItem(
-            rule=property,
+            rule=rule,
             spec=SubjectSpec(runtime=variant.runtime, model=variant.model),
-            examples=math.ceil(examples * variant.share),
+            examples=_share(examples, variant, variants),
             seed=request.seed + index,
         )
+
+
+def _share(examples: int, variant: Variant, variants: list[Variant]) -> int:
+    """This variant's part of a property's examples; a fixed part never takes more than half of them."""
+    fixed = sum(min(each.examples, examples // 2) for each in variants if each.examples is not None)
+    if variant.examples is not None:
+        return max(1, min(variant.examples, examples // 2))
+    return math.ceil((examples - fixed) / sum(each.examples is None for each in variants))
 
 
 def asked_for(request: Request) -> SubjectSpec:

@@ -11,7 +11,11 @@ from torch import Tensor
 
 from properties.kernels.far import FAR, check_far_gemm, check_far_rows, check_far_slots, far
 from properties.kernels.judge import make_span
-from vskipper.kernels import bounded_gemm, interpreted, paged_decode, scatter_rows, silu_mul
+from vskipper.kernels.decode_attention import paged_decode
+from vskipper.kernels.gemm import bounded_gemm
+from vskipper.kernels.interpreter import interpreted
+from vskipper.kernels.scatter import scatter_rows
+from vskipper.kernels.silu_mul import silu_mul
 
 
 def test_far_rows_and_weights(device: torch.device) -> None:

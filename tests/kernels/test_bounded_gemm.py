@@ -23,7 +23,8 @@ from properties.kernels.gemm import (
 from properties.violation import Violation
 from vskipper.cohort import Span
 from vskipper.errors import InputError
-from vskipper.kernels import Tile, bounded_gemm, choose_tile
+from vskipper.kernels.gemm import bounded_gemm
+from vskipper.kernels.tile import Tile, choose_tile
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 TILES = tuple(

@@ -12,7 +12,7 @@ from properties.violation import Violation
 from vskipper import cohort as with_torch
 from vskipper.cohort import CohortPlan, empty_plan
 from vskipper.errors import InputError
-from vskipper.kernels import plan_cohorts
+from vskipper.kernels.cohort import plan_cohorts
 
 # actions, valid, rows, offsets
 BY_HAND = (

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 import triton
 import triton.language as tl
 
-from vskipper.kernels import interpreted
+from vskipper.kernels.interpreter import interpreted
 from vskipper.kernels.numerics import narrow, widen
 
 
 @triton.jit
-def _widen_kernel(source: Any, target: Any, INTERPRETED: tl.constexpr, SIZE: tl.constexpr) -> None:
+def _widen_kernel(source: tl.tensor, target: tl.tensor, INTERPRETED: tl.constexpr, SIZE: tl.constexpr) -> None:
     at = tl.arange(0, SIZE)
     tl.store(target + at, widen(tl.load(source + at), INTERPRETED))
 
 
 @triton.jit
-def _narrow_kernel(source: Any, target: Any, INTERPRETED: tl.constexpr, SIZE: tl.constexpr) -> None:
+def _narrow_kernel(source: tl.tensor, target: tl.tensor, INTERPRETED: tl.constexpr, SIZE: tl.constexpr) -> None:
     at = tl.arange(0, SIZE)
     tl.store(target + at, narrow(tl.load(source + at), target.dtype.element_ty, INTERPRETED))
 

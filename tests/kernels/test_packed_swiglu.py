@@ -17,7 +17,9 @@ from properties.kernels.swiglu import check_scatter, check_silu_mul, check_swigl
 from properties.violation import Violation
 from vskipper.cohort import Span
 from vskipper.errors import InputError
-from vskipper.kernels import SwiGLUScratch, scatter_rows, silu_mul, swiglu
+from vskipper.kernels.scatter import scatter_rows
+from vskipper.kernels.silu_mul import silu_mul
+from vskipper.kernels.swiglu import SwiGLUScratch, swiglu
 from vskipper.policy import SwiGLU
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)

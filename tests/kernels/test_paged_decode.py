@@ -19,7 +19,7 @@ from properties.kernels.decode_attention import (
 )
 from properties.violation import Violation
 from vskipper.errors import InputError
-from vskipper.kernels import paged_decode
+from vskipper.kernels.decode_attention import paged_decode
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 KV_DTYPES = (None, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)

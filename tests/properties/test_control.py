@@ -9,18 +9,17 @@ from properties.property import Property
 from properties.registry import CORE
 from properties.run import run_property
 
+# kinds of bad input are many, and each counter waits for its own
+EXAMPLES = {"input.refused": 60}
 
+
+@pytest.mark.parametrize("model", ["tiny-llama", "tiny-qwen3"])
 @pytest.mark.parametrize("property", CORE, ids=lambda property: property.id)
-def test_holds_on_the_reference_runtime(property: Property) -> None:
-    outcome = run_property(property, subject_of("tiny-llama"), examples=10, seed=4)
+def test_holds_on_the_reference_runtime(property: Property, model: str) -> None:
+    count = EXAMPLES.get(property.id, 10)
+    outcome = run_property(property, subject_of(model), examples=count, seed=4)
     assert (outcome.status, outcome.violation) == ("passed", None), outcome.detail
-    assert outcome.examples == 10
-
-
-@pytest.mark.parametrize("property", [p for p in CORE if p.scope != "policy"], ids=lambda property: property.id)
-def test_holds_on_the_other_architecture_and_gate_mode(property: Property) -> None:
-    outcome = run_property(property, subject_of("tiny-qwen3"), examples=3, seed=5)
-    assert outcome.status in ("passed", "vacuous"), outcome.violation
+    assert outcome.examples == count
 
 
 def test_the_oracle_as_a_runtime_has_a_margin_of_one_in_k() -> None:

@@ -105,10 +105,10 @@ def _first_kv_off(step: Step) -> StepResult:
 
 
 CASES = [
-    ("sem.outputs", BrokenRuntime(_hidden(1e-4, 0)), "wrong_hidden"),
-    ("sem.outputs", BrokenRuntime(_hidden(1e-4, 1)), "wrong_hidden"),
-    ("sem.outputs", BrokenRuntime(_hidden(1e-4, 2)), "wrong_hidden"),
-    ("sem.outputs", BrokenRuntime(_hidden(1e-4, 3)), "wrong_hidden"),
+    ("sem.outputs", BrokenRuntime(_hidden(1e-3, 0)), "wrong_hidden"),
+    ("sem.outputs", BrokenRuntime(_hidden(1e-3, 1)), "wrong_hidden"),
+    ("sem.outputs", BrokenRuntime(_hidden(1e-3, 2)), "wrong_hidden"),
+    ("sem.outputs", BrokenRuntime(_hidden(1e-3, 3)), "wrong_hidden"),
     ("sem.outputs", BrokenRuntime(_hidden(torch.nan, 3)), "not_finite"),
     ("sem.outputs", BrokenRuntime(_logits(1.0001)), "wrong_logits"),
     ("sem.outputs", BrokenRuntime(_one_chunk_too_many), "wrong_shape"),
@@ -137,7 +137,7 @@ def test_seen_for_its_reason(property: str, runtime: BrokenRuntime, reason: str)
 
 
 def test_a_wrong_row_is_named_with_its_layer_and_action() -> None:
-    subject = subject_of(runtime=BrokenRuntime(_hidden(1e-4, 2)))
+    subject = subject_of(runtime=BrokenRuntime(_hidden(1e-3, 2)))
     outcome = run_property(by_id("sem.outputs"), subject, examples=40, seed=0)
     assert outcome.violation is not None
     assert outcome.violation.facts["action"] == "SKIP_ATTN"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton.language as tl
 from torch import Tensor
@@ -39,7 +37,13 @@ def plan_cohorts(actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
 
 @kernel(do_not_specialize=["n"])
 def _plan_kernel(
-    actions: Any, valid: Any, rows: Any, offsets: Any, n: Any, ORDER: tl.constexpr, BLOCK: tl.constexpr
+    actions: tl.tensor,
+    valid: tl.tensor,
+    rows: tl.tensor,
+    offsets: tl.tensor,
+    n: tl.tensor,
+    ORDER: tl.constexpr,
+    BLOCK: tl.constexpr,
 ) -> None:
     cohort = tl.arange(0, 4)
     code = (ORDER >> (2 * cohort)) & 3
@@ -60,7 +64,7 @@ def _plan_kernel(
 
 
 @device_function
-def _membership(actions: Any, valid: Any, row: Any, n: Any, code: Any) -> Any:
+def _membership(actions: tl.tensor, valid: tl.tensor, row: tl.tensor, n: tl.tensor, code: tl.tensor) -> tl.tensor:
     """int32 [rows, cohorts]: 1 where the row is valid and has the cohort's action."""
     action = tl.load(actions + row, mask=row < n, other=0).to(tl.int32)
     counted = tl.load(valid + row, mask=row < n, other=0) != 0

@@ -6,7 +6,6 @@ Row invariant: one program for a row and KV head walks the context in order in b
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 import triton
@@ -133,24 +132,24 @@ def _check(
 
 @kernel()
 def _decode_kernel(
-    q: Any,
-    k_cache: Any,
-    v_cache: Any,
-    kv_indptr: Any,
-    kv_indices: Any,
-    actions: Any,
-    valid: Any,
-    out: Any,
-    score_scale: Any,
-    v_scale: Any,
-    q_row: Any,
-    q_head: Any,
-    k_slot: Any,
-    k_head: Any,
-    v_slot: Any,
-    v_head: Any,
-    out_row: Any,
-    out_head: Any,
+    q: tl.tensor,
+    k_cache: tl.tensor,
+    v_cache: tl.tensor,
+    kv_indptr: tl.tensor,
+    kv_indices: tl.tensor,
+    actions: tl.tensor,
+    valid: tl.tensor,
+    out: tl.tensor,
+    score_scale: tl.tensor,
+    v_scale: tl.tensor,
+    q_row: tl.tensor,
+    q_head: tl.tensor,
+    k_slot: tl.tensor,
+    k_head: tl.tensor,
+    v_slot: tl.tensor,
+    v_head: tl.tensor,
+    out_row: tl.tensor,
+    out_head: tl.tensor,
     ATTENTION: tl.constexpr,
     HEADS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
@@ -198,7 +197,7 @@ def _decode_kernel(
 
 
 @device_function
-def _dot(x: Any, y: Any, dtype: tl.constexpr, INTERPRETED: tl.constexpr) -> Any:
+def _dot(x: tl.tensor, y: tl.tensor, dtype: tl.constexpr, INTERPRETED: tl.constexpr) -> tl.tensor:
     """x @ y in float32; y is brought to `dtype`, that of x, first."""
     if y.dtype != dtype:
         y = narrow(widen(y, INTERPRETED), dtype, INTERPRETED)

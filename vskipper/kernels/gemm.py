@@ -5,8 +5,6 @@ Row invariant: for one tile a row's bits depend on that row and the weight alone
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -108,19 +106,19 @@ def _check_tile(tile: Tile) -> None:
 
 @kernel(do_not_specialize=["capacity"], do_not_specialize_on_alignment=["start", "stop"])
 def _gemm_kernel(
-    a: Any,
-    weight: Any,
-    rows: Any,
-    start: Any,
-    stop: Any,
-    scale: Any,
-    out: Any,
-    capacity: Any,
-    n: Any,
-    k: Any,
-    a_stride: Any,
-    weight_stride: Any,
-    out_stride: Any,
+    a: tl.tensor,
+    weight: tl.tensor,
+    rows: tl.tensor,
+    start: tl.tensor,
+    stop: tl.tensor,
+    scale: tl.tensor,
+    out: tl.tensor,
+    capacity: tl.tensor,
+    n: tl.tensor,
+    k: tl.tensor,
+    a_stride: tl.tensor,
+    weight_stride: tl.tensor,
+    out_stride: tl.tensor,
     GATHER: tl.constexpr,
     SCATTER: tl.constexpr,
     SCALE: tl.constexpr,
@@ -170,7 +168,7 @@ def _gemm_kernel(
 
 
 @device_function
-def _grouped(program: Any, tiles_m: Any, tiles_n: Any, GROUP: tl.constexpr) -> Any:
+def _grouped(program: tl.tensor, tiles_m: tl.tensor, tiles_n: tl.tensor, GROUP: tl.constexpr) -> tl.tensor:
     """Row and column block of a program: GROUP row blocks share a column block before the next one is begun."""
     span = GROUP * tiles_n
     first = program // span * GROUP

@@ -6,15 +6,13 @@ subnormals and the NaN of float8, and its matrix product rounds a row differentl
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton.language as tl
 
 from vskipper.kernels.interpreter import device_function
 
 
 @device_function
-def widen(x: Any, INTERPRETED: tl.constexpr) -> Any:
+def widen(x: tl.tensor, INTERPRETED: tl.constexpr) -> tl.tensor:
     """To float32, exactly, from float32, float16, bfloat16, float8e4nv or float8e5."""
     if INTERPRETED and x.dtype == tl.bfloat16:
         result = (x.to(tl.uint16, bitcast=True).to(tl.uint32) << 16).to(tl.float32, bitcast=True)
@@ -34,7 +32,7 @@ def widen(x: Any, INTERPRETED: tl.constexpr) -> Any:
 
 
 @device_function
-def narrow(x: Any, dtype: tl.constexpr, INTERPRETED: tl.constexpr) -> Any:
+def narrow(x: tl.tensor, dtype: tl.constexpr, INTERPRETED: tl.constexpr) -> tl.tensor:
     """float32 to `dtype`, to nearest, ties to even."""
     if INTERPRETED and dtype == tl.bfloat16:
         bits = x.to(tl.uint32, bitcast=True)
@@ -46,7 +44,7 @@ def narrow(x: Any, dtype: tl.constexpr, INTERPRETED: tl.constexpr) -> Any:
 
 
 @device_function
-def dot_rows(x: Any, y: Any, acc: Any, INTERPRETED: tl.constexpr) -> Any:
+def dot_rows(x: tl.tensor, y: tl.tensor, acc: tl.tensor, INTERPRETED: tl.constexpr) -> tl.tensor:
     """acc + x @ y in float32, x [m, k], y [k, n]; a row's bits do not depend on its place among the m."""
     if INTERPRETED:
         # numpy takes a stack of vector-matrix products one by one, each alike; y is repeated as a view, not in memory

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -58,15 +56,15 @@ def scatter_rows(src: Tensor, span: Span, out: Tensor, scale: Tensor | None = No
 
 @kernel(do_not_specialize_on_alignment=["start", "stop"])
 def _scatter_kernel(
-    src: Any,
-    rows: Any,
-    start: Any,
-    stop: Any,
-    scale: Any,
-    out: Any,
-    width: Any,
-    src_stride: Any,
-    out_stride: Any,
+    src: tl.tensor,
+    rows: tl.tensor,
+    start: tl.tensor,
+    stop: tl.tensor,
+    scale: tl.tensor,
+    out: tl.tensor,
+    width: tl.tensor,
+    src_stride: tl.tensor,
+    out_stride: tl.tensor,
     SCALE: tl.constexpr,
     ADD: tl.constexpr,
     INTERPRETED: tl.constexpr,

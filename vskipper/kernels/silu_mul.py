@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -50,13 +48,13 @@ def silu_mul(gate_up: Tensor, span: Span, out: Tensor) -> None:
 
 @kernel(do_not_specialize_on_alignment=["start", "stop"])
 def _silu_mul_kernel(
-    gate_up: Any,
-    start: Any,
-    stop: Any,
-    out: Any,
-    width: Any,
-    in_stride: Any,
-    out_stride: Any,
+    gate_up: tl.tensor,
+    start: tl.tensor,
+    stop: tl.tensor,
+    out: tl.tensor,
+    width: tl.tensor,
+    in_stride: tl.tensor,
+    out_stride: tl.tensor,
     INTERPRETED: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
