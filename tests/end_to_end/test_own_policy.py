@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from policies import BROKEN, broken_policy, line_number, readme_policy
 
+from tests.end_to_end.policies import BROKEN, broken_policy, line_number, readme_policy
 from vskipper.suite import suite_root
 
 PROJECTOR = """

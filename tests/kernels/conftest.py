@@ -1,14 +1,9 @@
-"""Kernels run on the GPU where there is one, else in Triton's interpreter, which must be chosen before they load."""
+"""Kernels run on the GPU where there is one, else in Triton's interpreter."""
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
-
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture(scope="session")

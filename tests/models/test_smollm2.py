@@ -21,10 +21,12 @@ from vskipper.models.calibration import skip_shares
 from vskipper.models.forward import Decoder, lay_out
 from vskipper.models.gguf_file import open_gguf, unpermuted
 
+# one process builds the model
+pytestmark = pytest.mark.xdist_group("smollm2")
+
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    pytest.importorskip("gguf")
     return resolve("smollm2")
 
 
@@ -145,7 +147,6 @@ def test_a_missing_extra_is_named_before_anything_is_fetched(tmp_path: Path, mon
 
 
 def test_a_file_that_is_no_gguf(tmp_path: Path) -> None:
-    pytest.importorskip("gguf")
     (tmp_path / "model.gguf").write_bytes(b"GGU" + bytes(100))
     with pytest.raises(InputError, match="file is no GGUF"):
         open_gguf(tmp_path / "model.gguf")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import pytest
 import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
@@ -18,6 +19,8 @@ from reference.pool import PagedPool
 from tests.reference.huggingface import account
 from vskipper.models import smollm2
 
+# one process builds the model
+pytestmark = pytest.mark.xdist_group("smollm2")
 PAGES = (4, 1, 3)
 
 
