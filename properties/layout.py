@@ -30,9 +30,11 @@ class Placement:
 
 
 @st.composite
-def placements(draw: st.DrawFn, page_sizes: Sequence[int]) -> Placement:
-    """contiguous pages of the smallest size first; high slot numbers last."""
-    arrangement = draw(st.sampled_from(ARRANGEMENTS))
+def placements(
+    draw: st.DrawFn, page_sizes: Sequence[int], arrangements: Sequence[Arrangement] = ARRANGEMENTS
+) -> Placement:
+    """Pages of the smallest size in the first arrangement first."""
+    arrangement = draw(st.sampled_from(arrangements))
     return Placement(
         page_size=draw(st.sampled_from(sorted(page_sizes))),
         arrangement=arrangement,

@@ -12,7 +12,7 @@ from properties.batch import Bounds, bounds_of, lay_out, schedules, scripts
 from properties.case import ScheduleCase, chunk_rows, reorder
 from properties.codec import case_type
 from properties.drive import run
-from properties.layout import placements
+from properties.layout import ARRANGEMENTS, placements
 from properties.oracle import Answer, oracle_of
 from properties.property import Property, Subject
 from properties.tape import tapes
@@ -87,7 +87,8 @@ def _rotated(count: int, turn: int) -> tuple[int, ...]:
 @st.composite
 def layout_cases(draw: DrawFn, subject: Subject) -> LayoutCase:
     bounds = _bounds(subject)
-    first, second = draw(placements(bounds.page_sizes)), draw(placements(bounds.page_sizes))
+    # far from contiguous: even a few examples then reach high slot numbers
+    first, second = draw(placements(bounds.page_sizes)), draw(placements(bounds.page_sizes, ARRANGEMENTS[::-1]))
     # what is shared depends on the page size, so nothing is
     lives = [
         replace(life, shares=False) for life in draw(st.lists(scripts(bounds, first.page_size), min_size=1, max_size=3))

@@ -100,7 +100,7 @@ def _batch_scale(original: Any) -> Any:
     """One quantisation step for the whole cohort, from its largest value."""
 
     def broken(self: Any, y: Tensor) -> Tensor:
-        step = y.abs().max().clamp(min=1e-6) / 127
+        step = torch.nan_to_num(y).abs().max().clamp(min=1e-6) / 127
         out: Tensor = original(self, (y / step).round() * step)
         return out
 

@@ -45,7 +45,7 @@ TINY = ("tiny-llama", "tiny-qwen3")
 VARIANTS: Mapping[str, tuple[Variant, ...]] = {
     "torch": (
         *(Variant(runtime="torch", model=model) for model in TINY),
-        Variant(runtime="triton", model="tiny-llama", examples=8, only=KERNEL_PROPERTIES),
+        Variant(runtime="triton", model="tiny-llama", examples=6, only=KERNEL_PROPERTIES),
     ),
     **{name: tuple(Variant(runtime=name, model=model) for model in TINY) for name in ("triton", "reference")},
 }

@@ -25,7 +25,9 @@ TABLE_WIDTH: Final = 120
 def print_outcome(certificate: Certificate, folder: Path) -> None:
     """Everything a person should see, on standard output."""
     console = Console(highlight=False, soft_wrap=True)
-    console.print(clause_table(certificate), width=max(console.width, TABLE_WIDTH), crop=False)
+    # in a narrower window rich would cut every column rather than let lines wrap
+    console.width = max(console.width, TABLE_WIDTH)
+    console.print(clause_table(certificate))
     failures = failures_to_print(certificate.results)
     for result in failures[:SHOWN]:
         _print_failure(console, result)
