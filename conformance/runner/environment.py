@@ -15,7 +15,7 @@ from conformance.request import Request
 from properties.property import Subject
 from properties.runtime import Model
 
-DISTRIBUTIONS = ("vskipper", "torch", "triton", "numpy", "hypothesis", "pytest", "sglang")
+DISTRIBUTIONS = ("torch", "triton", "numpy", "hypothesis", "pytest", "sglang")
 
 
 def versions() -> dict[str, str | None]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -46,6 +46,8 @@ def cases(draw: st.DrawFn) -> GemmCase:
 
 @settings(max_examples=30, deadline=None, database=None)
 @given(case=cases())
+# its largest gate meets an up of -6.7
+@example(case=GemmCase(rows=11, start=0, count=7, n=20, k=1, dtype=torch.float16, seed=60))
 def test_silu_mul(case: GemmCase, device: torch.device) -> None:
     check_silu_mul(case, device, silu_mul)
 

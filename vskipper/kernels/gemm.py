@@ -5,11 +5,16 @@ Row invariant: for one tile a row's bits depend on that row and the weight alone
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.runtime.errors import OutOfResources
 
 from vskipper.cohort import Span
+from vskipper.errors import InputError
 from vskipper.kernels import check
 from vskipper.kernels.interpreter import device_function, interpreted, kernel
 from vskipper.kernels.numerics import dot_rows, narrow, widen
@@ -41,36 +46,37 @@ def bounded_gemm(
         return
     tile = tile or choose_tile(n, k, capacity, a.dtype)
     _check_tile(tile)
-    _gemm_kernel.launch(
-        (triton.cdiv(capacity, tile.block_m) * triton.cdiv(n, tile.block_n),),
-        a,
-        weight,
-        span.rows,
-        span.start,
-        span.stop,
-        out if scale is None else scale,
-        out,
-        capacity,
-        n,
-        k,
-        a.stride(0),
-        weight.stride(0),
-        out.stride(0),
-        GATHER=gather,
-        SCATTER=scatter,
-        SCALE=scale is not None,
-        ADD=add,
-        EVEN_K=k % tile.block_k == 0,
-        INTERPRETED=interpreted(),
-        BLOCK_M=tile.block_m,
-        BLOCK_N=tile.block_n,
-        BLOCK_K=tile.block_k,
-        GROUP=tile.group,
-        num_warps=tile.warps,
-        num_stages=tile.stages,
-        # a product that is rounded before it is added must not be fused with the addition
-        enable_fp_fusion=False,
-    )
+    with _refusing_what_does_not_fit(tile):
+        _gemm_kernel.launch(
+            (triton.cdiv(capacity, tile.block_m) * triton.cdiv(n, tile.block_n),),
+            a,
+            weight,
+            span.rows,
+            span.start,
+            span.stop,
+            out if scale is None else scale,
+            out,
+            capacity,
+            n,
+            k,
+            a.stride(0),
+            weight.stride(0),
+            out.stride(0),
+            GATHER=gather,
+            SCATTER=scatter,
+            SCALE=scale is not None,
+            ADD=add,
+            EVEN_K=k % tile.block_k == 0,
+            INTERPRETED=interpreted(),
+            BLOCK_M=tile.block_m,
+            BLOCK_N=tile.block_n,
+            BLOCK_K=tile.block_k,
+            GROUP=tile.group,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
+            # a product that is rounded before it is added must not be fused with the addition
+            enable_fp_fusion=False,
+        )
 
 
 def _check(a: Tensor, weight: Tensor, span: Span, out: Tensor, scale: Tensor | None) -> tuple[int, tuple[int, int]]:
@@ -102,6 +108,17 @@ def _check_tile(tile: Tile) -> None:
         got=tile,
         expected=f"block_m * block_n * block_k up to {triton.language.TRITON_MAX_TENSOR_NUMEL}",
     )
+
+
+@contextmanager
+def _refusing_what_does_not_fit(tile: Tile) -> Iterator[None]:
+    try:
+        yield
+    except OutOfResources as error:
+        # only the compiled kernel tells how much it needs; nothing has been launched
+        raise InputError(
+            "tile too large for the GPU", where="bounded_gemm: tile", got=tile, expected=f"a tile that fits: {error}"
+        ) from error
 
 
 @kernel(do_not_specialize=["capacity"], do_not_specialize_on_alignment=["start", "stop"])

@@ -16,7 +16,7 @@ _ENOUGH_TILES = 132
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """Blocks of a GEMM (powers of two, 16 or more), and how a program runs it.
+    """Blocks of a GEMM (powers of two, 16 or more), and how a program runs it; warps: a power of two.
 
     group: how many row blocks are walked before the next column block, for reuse of the weight in L2.
     """
@@ -29,11 +29,12 @@ class Tile:
     group: int = 8
 
     def __post_init__(self) -> None:
-        for name in ("block_m", "block_n", "block_k"):
+        for name, least in (("block_m", 16), ("block_n", 16), ("block_k", 16), ("warps", 1)):
             size = getattr(self, name)
-            if size < 16 or size & (size - 1):
-                raise InputError("bad tile", where=f"Tile.{name}", got=size, expected="a power of two, 16 or more")
-        for name in ("warps", "stages", "group"):
+            if size < least or size & (size - 1):
+                expected = f"a power of two, {least} or more"
+                raise InputError("bad tile", where=f"Tile.{name}", got=size, expected=expected)
+        for name in ("stages", "group"):
             if getattr(self, name) < 1:
                 raise InputError("bad tile", where=f"Tile.{name}", got=getattr(self, name), expected="1 or more")
 
