@@ -44,7 +44,8 @@ def main(path: str) -> int:
     reports = ItemReports(events)
     _pytest(request, reports, "policy", workers=0)
     results = _results(reports)
-    if all(result.status in (Status.PASSED, Status.UNSUPPORTED) for result in results.values()):
+    sound = all(result.status in (Status.PASSED, Status.UNSUPPORTED) for result in results.values())
+    if sound:
         _pytest(request, reports, "not policy", workers=request.workers)
         results = _results(reports)
     if reports.crashes:
@@ -55,7 +56,8 @@ def main(path: str) -> int:
         events.send("result", result=result.to_json())
     for kill in _ordered_kills(request, reports):
         events.send("kill", kill=kill)
-    manifest = _manifest(request, subject, time.monotonic() - started)
+    tape = sample_tape(subject) if sound else ()
+    manifest = _manifest(request, subject, tape, time.monotonic() - started)
     events.send("done", manifest=manifest.to_json(), waivers="")
     return 0
 
@@ -96,7 +98,7 @@ def _ordered_kills(request: Request, reports: ItemReports) -> list[dict[str, Any
     return sorted(reports.kills, key=lambda kill: order.index(kill["fault"]))
 
 
-def _manifest(request: Request, subject: Subject, seconds: float) -> Manifest:
+def _manifest(request: Request, subject: Subject, tape: tuple[str, ...], seconds: float) -> Manifest:
     return Manifest(
         suite_version=__version__,
         contract_version=CONTRACT_VERSION,
@@ -112,5 +114,5 @@ def _manifest(request: Request, subject: Subject, seconds: float) -> Manifest:
         examples={property.id: full_examples(property, request) for property in CORE},
         started=datetime.fromtimestamp(time.time() - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         seconds=round(seconds, 1),
-        sample_tape=sample_tape(subject),
+        sample_tape=tape,
     )

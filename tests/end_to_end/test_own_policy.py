@@ -65,7 +65,7 @@ def test_a_failing_property_prints_all_and_its_command_fails_the_same_way(tmp_pa
         "prefix_determined=True,", "prefix_determined=True,\n            needs_projector=True,"
     )
     (tmp_path / "skip_periodic.py").write_text(source + PROJECTOR)
-    ran = certify(tmp_path, "--no-faults", "--workers", "1")
+    ran = certify(tmp_path, "--no-faults", "--examples", "8", "--workers", "1")
     assert ran.returncode == 1, ran.stdout + ran.stderr
     lines = ran.stdout.splitlines()
     (frozen,) = (line for line in lines if line.startswith("vskipper FAIL property=model.outputs "))

@@ -44,6 +44,6 @@ def test_it_certifies_from_another_folder(site: Path, tmp_path: Path) -> None:
     assert "Core not granted, REDUCED" in ran.stdout, ran.stdout + ran.stderr
     assert ran.returncode == 1
     verdict = run(site, tmp_path, "vskipper", "verify", "certificate", "--json")
-    assert json.loads(verdict.stdout)["level"] == "core", verdict.stdout + verdict.stderr
+    assert json.loads(verdict.stdout)["level"] == "Core", verdict.stdout + verdict.stderr
     log = (tmp_path / "certificate.log").read_text()
     assert str(ROOT) not in log

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from tiny_subject import subject_of
 
 from properties.case import ScheduleCase
 from properties.codec import case_type, decode, encode
@@ -13,6 +12,7 @@ from properties.property import Property
 from properties.registry import CORE
 from properties.run import draw_cases
 from reference.plan import Chunk, PoolLayout, StepPlan, TapePlan
+from tests.properties.tiny_subject import subject_of
 from vskipper.errors import InputError
 
 CASE = ScheduleCase(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tiny_subject import subject_of
 
 from properties.property import Property
 from properties.registry import CORE
 from properties.run import run_property
+from tests.properties.tiny_subject import subject_of
 
 # kinds of bad input are many, and each counter waits for its own
 EXAMPLES = {"input.refused": 60}

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from broken import Break, BrokenRuntime, Step
-from tiny_subject import subject_of
 
 from properties.registry import by_id
 from properties.run import run_property
 from properties.runtime import StepResult
 from reference.plan import PoolLayout
 from reference.rope import inverse_frequencies, rotate
+from tests.properties.broken import Break, BrokenRuntime, Step
+from tests.properties.tiny_subject import subject_of
 
 
 def _after(spoil: Callable[[Step], None]) -> Break:

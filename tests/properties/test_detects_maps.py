@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from broken import Break, BrokenRuntime, Step
-from tiny_subject import subject_of
 from torch import Tensor
 
 from properties.registry import by_id
 from properties.run import run_property
 from properties.runtime import LayerWork, StepResult
+from tests.properties.broken import Break, BrokenRuntime, Step
+from tests.properties.tiny_subject import subject_of
 
 
 def _cohorts(spoil: object) -> Break:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_subject import subject_of
 from torch import Tensor
 
 from properties.registry import by_id
 from properties.run import run_property
+from tests.properties.tiny_subject import subject_of
 from vskipper.action import Action
 from vskipper.policy import PolicyCapabilities, Route, RowBatch
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from broken import Break, BrokenRuntime, Step
-from tiny_subject import subject_of
 
 from properties.registry import by_id
 from properties.run import run_property
 from properties.runtime import StepResult
+from tests.properties.broken import Break, BrokenRuntime, Step
+from tests.properties.tiny_subject import subject_of
 
 
 def _hidden(change: float, action: int) -> Break:

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from broken import BrokenRuntime, Step
 from hypothesis import strategies as st
-from tiny_subject import subject_of
 
 from conformance.runtimes.reference import ReferenceRuntime
 from properties import kv_writes
@@ -20,6 +18,8 @@ from properties.registry import CORE, by_id
 from properties.run import draw_cases, first_violation, run_property
 from properties.runtime import StepResult
 from properties.violation import Violation
+from tests.properties.broken import BrokenRuntime, Step
+from tests.properties.tiny_subject import subject_of
 
 
 def _reason(property: str, runtime: Any) -> str:

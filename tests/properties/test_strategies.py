@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny_subject import subject_of
 
 from properties.alone import alone
 from properties.batch import Bounds, schedules
@@ -19,6 +18,7 @@ from properties.registry import by_id
 from properties.run import draw_cases
 from properties.tape import PATTERNS, constant, eighths_of, show, tapes
 from reference.plan import TapePlan
+from tests.properties.tiny_subject import subject_of
 
 BOUNDS = Bounds(vocab=128, routed=3, padding=2, steps=5, decodes=3)
 ONCE = settings(max_examples=150, database=None, deadline=None, suppress_health_check=list(HealthCheck))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -16,6 +17,8 @@ from vskipper.suite import put_on_path
 if TYPE_CHECKING:
     from conformance.certificate import Certificate
     from conformance.request import Request
+
+MOST_WORKERS: Final = 4
 
 
 def certify(
@@ -41,7 +44,10 @@ def certify(
     faults: Annotated[
         bool, typer.Option("--faults/--no-faults", help="Run the seeded faults; without them nothing is granted.")
     ] = True,
-    workers: Annotated[int, typer.Option(min=0, help="Worker processes beside the suite's own.")] = 0,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=0, help="Worker processes beside the suite's own. [default: one a core, at most 4]"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> int:
     """Certify a skip policy. Exit code 0 only if the level is granted, 1 if it is not, 2 on bad input."""
@@ -65,7 +71,7 @@ def certify(
             examples=examples,
             seed=seed,
             faults=faults,
-            workers=workers,
+            workers=min(os.cpu_count() or 1, MOST_WORKERS) if workers is None else workers,
         )
         return _run(request, folder, as_json)
 

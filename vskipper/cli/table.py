@@ -43,6 +43,8 @@ def print_outcome(certificate: Certificate, folder: Path) -> None:
     granted, reduced = certificate.manifest.granted, certificate.manifest.reduced
     verdict = f"{certificate.manifest.level.title()} {'granted' if granted else 'not granted'}"
     console.print(Text(f"{verdict}{', REDUCED' if reduced else ''}", style="bold green" if granted else "bold red"))
+    minutes, seconds = divmod(round(certificate.manifest.seconds), 60)
+    console.print(Text(f"total time: {minutes} min {seconds:02d} s"))
     console.print(Text(f"certificate: {folder} (open report.html; re-check: vskipper verify {folder})"))
 
 
