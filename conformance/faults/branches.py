@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,32 +24,6 @@ def _attention_leaks(original: Any) -> Any:
         return full, ran
 
     return broken
-
-
-def _project_scaled_by_w(original: Any) -> Any:
-    def broken(route: Route) -> Tensor | None:
-        return None if route.weights is None else torch.where(_sublayer(route), 1.0, route.weights)
-
-    return broken
-
-
-def _never_scaled(original: Any) -> Any:
-    def broken(route: Route) -> Tensor | None:
-        return None
-
-    return broken
-
-
-def _sublayers_scaled(original: Any) -> Any:
-    def broken(route: Route) -> Tensor | None:
-        scale = original(route)
-        return scale if scale is None else torch.where(_sublayer(route), 0.5 * scale, scale)
-
-    return broken
-
-
-def _sublayer(route: Route) -> Tensor:
-    return (route.actions == int(Action.SKIP_ATTN)) | (route.actions == int(Action.SKIP_MLP))
 
 
 def _through_bfloat16(original: Any) -> Any:
@@ -127,50 +100,6 @@ def _residual_forgotten(original: Any) -> Any:
     return broken
 
 
-def _weight_below_one(original: Any) -> Any:
-    """w = 1 is taken for w just below it."""
-
-    def broken(route: Route) -> Tensor | None:
-        scale = original(route)
-        return scale if scale is None else torch.where(scale == 1.0, scale - 2**-20, scale)
-
-    return broken
-
-
-def _threshold_not_strict(original: Any) -> Any:
-    """RUN iff w >= 0.5."""
-
-    def broken(self: Any, layer: int, x: Tensor, state: Any) -> Route:
-        route: Route = original(self, layer, x, state)
-        w = self._routers[layer].weight(x)
-        actions = torch.where(w >= 0.5, int(Action.RUN), int(Action.PROJECT_ONLY)).to(torch.uint8)
-        return replace(route, actions=actions)
-
-    return broken
-
-
-def _norm_before_router(original: Any) -> Any:
-    """One norm too many stands before the router."""
-
-    def broken(self: Any, layer: int, x: Tensor, state: Any) -> Route:
-        centred = x - x.mean(-1, keepdim=True)
-        route: Route = original(self, layer, centred * torch.rsqrt(centred.pow(2).mean(-1, keepdim=True)), state)
-        return route
-
-    return broken
-
-
-def _inverted_route(original: Any) -> Any:
-    """The branch of RUN is taken for PROJECT_ONLY's: which class is which was misread."""
-
-    def broken(self: Any, layer: int, x: Tensor, state: Any) -> Route:
-        route: Route = original(self, layer, x, state)
-        flipped = int(Action.RUN) - route.actions
-        return replace(route, actions=flipped.to(torch.uint8))
-
-    return broken
-
-
 def _projector_halves_exchanged(original: Any) -> Any:
     """The SwiGLU's gated half is taken for the other."""
 
@@ -195,46 +124,6 @@ FAULTS = (
         patch=_attention_leaks,
         killer="sem.skipped_attention",
         reason="skipped_attention_leaks",
-        quiet=KV_QUIET,
-    ),
-    Fault(
-        id="project-scaled-by-w",
-        title="the projector is scaled by w in place of 1 - w",
-        source="FlexiDepth's equations misread",
-        seam=SCALE,
-        patch=_project_scaled_by_w,
-        killer="sem.outputs",
-        reason="wrong_hidden",
-        quiet=KV_QUIET,
-    ),
-    Fault(
-        id="gate-mode-ignored",
-        title="a weighted gate runs as a hard one",
-        source="the authors' void quality gates",
-        seam=SCALE,
-        patch=_never_scaled,
-        killer="gate.mode",
-        reason="gate_mode_ignored",
-        quiet=KV_QUIET,
-    ),
-    Fault(
-        id="sublayers-scaled",
-        title="SKIP_ATTN and SKIP_MLP are scaled",
-        source="FlexiDepth's scaling carried over to sublayer policies",
-        seam=SCALE,
-        patch=_sublayers_scaled,
-        killer="sem.outputs",
-        reason="wrong_hidden",
-        quiet=KV_QUIET,
-    ),
-    Fault(
-        id="run-weight-below-one",
-        title="w = 1 is a little less than 1",
-        source="vllm#55238",
-        seam=SCALE,
-        patch=_weight_below_one,
-        killer="sem.all_run_is_dense",
-        reason="all_run_differs",
         quiet=KV_QUIET,
     ),
     Fault(
@@ -295,36 +184,6 @@ FAULTS = (
         patch=_residual_forgotten,
         killer="sem.zero_projector",
         reason="skipped_row_changed",
-        quiet=KV_QUIET,
-    ),
-    Fault(
-        id="threshold-not-strict",
-        title="RUN where w is 0.5 exactly",
-        source="FlexiDepth's strict threshold",
-        seam=ROUTE,
-        patch=_threshold_not_strict,
-        killer="gate.threshold",
-        reason="threshold_not_strict",
-        quiet=(*KV_QUIET, "gate.routes"),
-    ),
-    Fault(
-        id="norm-before-router",
-        title="the router sees its input normalised once more",
-        source="FlexiDepth's router reads the layer's own input norm",
-        seam=ROUTE,
-        patch=_norm_before_router,
-        killer="gate.routes",
-        reason="wrong_weight",
-        quiet=KV_QUIET,
-    ),
-    Fault(
-        id="routes-inverted",
-        title="the two sides of the gate are exchanged",
-        source="SkipGPT, where class 1 means skip",
-        seam=ROUTE,
-        patch=_inverted_route,
-        killer="model.routes",
-        reason="route_differs",
         quiet=KV_QUIET,
     ),
     Fault(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,16 +10,8 @@ from torch import Tensor
 from conformance.faults.fault import Fault
 from vskipper.action import Action
 from vskipper.cohort import CohortPlan
-from vskipper.policy import Route
 
 PLAN = "vskipper.execution.packed:plan_cohorts"
-
-
-def _pads_count(original: Any) -> Any:
-    def broken(actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
-        original(actions, torch.ones_like(valid), out)
-
-    return broken
 
 
 def _last_row_lost(original: Any) -> Any:
@@ -89,43 +80,7 @@ def _first_plan_kept(original: Any) -> Any:
     return broken
 
 
-def _forced_dense(original: Any) -> Any:
-    """The executor runs every row dense, and the tape still says what the policy asked for."""
-
-    def broken(actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
-        original(torch.full_like(actions, int(Action.RUN)), valid, out)
-
-    return broken
-
-
-def _tape_records_run(original: Any) -> Any:
-    def broken(self: Any, layer: int, route: Route) -> None:
-        original(self, layer, replace(route, actions=torch.full_like(route.actions, int(Action.RUN))))
-
-    return broken
-
-
-def _work_not_counted(original: Any) -> Any:
-    """Work counted for the first routed layer only."""
-
-    def broken(self: Any, index: int, branch: str, rows: Tensor | int) -> None:
-        if index == 0:
-            original(self, index, branch, rows)
-
-    return broken
-
-
 FAULTS = (
-    Fault(
-        id="cohort-counts-padding",
-        title="padding rows are in a cohort",
-        source="tokenspeed#969",
-        seam=PLAN,
-        patch=_pads_count,
-        killer="pad.inert",
-        reason="pad_in_cohort",
-        quiet=("kv.own_layer", "sem.outputs", "policy.declared"),
-    ),
     Fault(
         id="cohort-last-row-lost",
         title="the last row is in no cohort",
@@ -185,35 +140,5 @@ FAULTS = (
         killer="sem.outputs",
         reason="wrong_hidden",
         quiet=("kv.complete", "policy.declared"),
-    ),
-    Fault(
-        id="executor-forced-dense",
-        title="every row runs dense, the tape says otherwise",
-        source="the authors' run with 16,702 passes and no skip",
-        seam=PLAN,
-        patch=_forced_dense,
-        killer="work.counts",
-        reason="rows_extra",
-        quiet=("kv.complete", "policy.declared"),
-    ),
-    Fault(
-        id="tape-records-run",
-        title="the tape says RUN for every row",
-        source="counters that a deleted variable switched off",
-        seam="vskipper.tape:RouteTape.write",
-        patch=_tape_records_run,
-        killer="work.counts",
-        reason="actions_differ",
-        quiet=("kv.complete", "sem.outputs", "map.partition"),
-    ),
-    Fault(
-        id="work-of-first-layer",
-        title="work is counted at the first routed layer only",
-        source="TensorRT-LLM#17110",
-        seam="vskipper.execution.work:WorkCounters.add",
-        patch=_work_not_counted,
-        killer="kv.complete",
-        reason="kv_rows_mismatch",
-        quiet=("sem.outputs", "map.partition"),
     ),
 )

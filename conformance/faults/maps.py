@@ -13,18 +13,6 @@ from conformance.faults.fault import Fault
 from conformance.runtimes.torch_runtime.rows import Rows
 
 
-def _pads_to_last_slot(original: Any) -> Any:
-    """Padding rows carry slot -1, which indexing takes for the last one."""
-
-    def broken(plan: Any, page_size: int) -> Rows:
-        rows: Rows = original(plan, page_size)
-        slots = rows.out_cache_loc.clone()
-        slots[plan.rows :] = -1
-        return replace(rows, out_cache_loc=slots)
-
-    return broken
-
-
 def _stale_table(original: Any) -> Any:
     """A session keeps its row-to-memory maps while the number of rows stays the same."""
     kept: WeakKeyDictionary[Any, Rows] = WeakKeyDictionary()
@@ -101,40 +89,8 @@ def _masked_by_product(original: Any) -> Any:
     return broken
 
 
-def _scale_over_padding(original: Any) -> Any:
-    """One quantisation step for all rows of the pass, padding included."""
-
-    def broken(self: Any, hidden: Tensor, residual: Tensor | None) -> tuple[Tensor, Tensor]:
-        x, h = original(self, hidden, residual)
-        step = torch.nan_to_num(x, nan=1e3, posinf=1e3, neginf=1e3).abs().max() / 127
-        return (x / step).round() * step, h
-
-    return broken
-
-
-def _old_padding_counts(original: Any) -> Any:
-    """Padding is told by a zero hidden state, so padding with other contents counts as rows."""
-
-    def broken(self: Any, x: Tensor, run: Any) -> Any:
-        run.work.add(self.index, "kv_rows", (~run.valid & (x != 0).any(-1)).sum())
-        return original(self, x, run)
-
-    return broken
-
-
-ROWS = "conformance.runtimes.torch_runtime.session:build_rows"
 CONTEXTS = "conformance.runtimes.torch_runtime.rows:_contexts"
 FAULTS = (
-    Fault(
-        id="pad-writes-last-slot",
-        title="padding rows write to slot -1, the last one of the pool",
-        source="vllm#43810",
-        seam=ROWS,
-        patch=_pads_to_last_slot,
-        killer="pad.inert",
-        reason="pad_written",
-        quiet=("kv.own_layer", "sem.outputs", "map.layout"),
-    ),
     Fault(
         id="map-stale",
         title="row-to-memory maps are kept while the number of rows stays the same",
@@ -204,25 +160,5 @@ FAULTS = (
         killer="sem.outputs",
         reason="not_finite",
         quiet=("kv.footprint", "map.partition", "policy.declared"),
-    ),
-    Fault(
-        id="scale-over-padding",
-        title="one quantisation step for all rows, padding included",
-        source="vllm#40047",
-        seam="conformance.runtimes.torch_runtime.modules:TorchLayer.input_norm",
-        patch=_scale_over_padding,
-        killer="pad.inert",
-        reason="pad_changes_output",
-        quiet=("kv.footprint", "map.partition", "policy.declared"),
-    ),
-    Fault(
-        id="padding-told-by-zeros",
-        title="padding that holds something counts as rows",
-        source="sglang#1469",
-        seam="vskipper.execution.routed_layer:RoutedLayer._write_kv",
-        patch=_old_padding_counts,
-        killer="pad.inert",
-        reason="pad_counted",
-        quiet=("kv.own_layer", "sem.outputs", "map.partition"),
     ),
 )

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from conformance.faults import branches, cohorts, inputs, kernels, kv, maps, policies
+from conformance.faults import branches, cohorts, evidence, gate, inputs, kernels, kv, maps, padding, policies
 from conformance.faults.fault import Fault
 from vskipper.errors import InputError
 
-FAULTS: tuple[Fault, ...] = (
-    *kv.FAULTS,
-    *cohorts.FAULTS,
-    *maps.FAULTS,
-    *branches.FAULTS,
-    *kernels.FAULTS,
-    *policies.FAULTS,
-    *inputs.FAULTS,
+FAULTS: tuple[Fault, ...] = tuple(
+    fault
+    for area in (kv, cohorts, maps, padding, branches, gate, evidence, kernels, policies, inputs)
+    for fault in area.FAULTS
 )
 _BY_ID = {fault.id: fault for fault in FAULTS}
 
