@@ -59,10 +59,6 @@ class ModelConfig:
         _require(self.hidden_act == "silu", "hidden_act", self.hidden_act, "silu")
         _check_rope(self.rope_theta, self.rope_scaling or {"rope_type": "default"})
 
-    @property
-    def heads_per_kv_head(self) -> int:
-        return self.num_attention_heads // self.num_key_value_heads
-
     @classmethod
     def from_hf(cls, config: Mapping[str, Any]) -> ModelConfig:
         """Read a config.json mapping, with `rope_theta` and `rope_scaling` or with `rope_parameters`.
