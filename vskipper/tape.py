@@ -51,10 +51,6 @@ class RouteTape:
             self.weights[self._written].copy_(route.weights)
         self._written += 1
 
-    def rewind(self) -> None:
-        """Start the next pass on the same buffer."""
-        self._written = 0
-
     def finish(self) -> Tensor:
         """The complete actions; raises TapeError when a routed layer did not write."""
         if self._written != len(self.layers):

@@ -14,6 +14,8 @@ from torch import Tensor
 from conformance.runtimes.torch_runtime.session import TorchSession
 from conformance.subjects import SubjectSpec, build_subject
 from properties.property import Subject
+from properties.registry import by_id
+from properties.run import run_property
 from properties.runtime import Mode, StepResult
 from reference.plan import Chunk, PoolLayout, StepPlan, TapePlan
 from vskipper.action import Action
@@ -64,6 +66,29 @@ def test_a_policy_that_decides_after_attention_runs_what_it_decided(subject: Sub
     forced = step(subject, zero.make_policy(torch.float32), tape)
     torch.testing.assert_close(decided.logits, forced.logits, rtol=0, atol=0)
     assert decided.work == forced.work
+
+
+class ClaimsAttention(DecidesTwice):
+    """Says before attention that no row attends, and afterwards that every row runs."""
+
+    def route(self, layer: int, x: Tensor, state: Tensor) -> Route:
+        return Route(actions=torch.full_like(state, int(Action.PROJECT_ONLY), dtype=torch.uint8))
+
+    def route_mlp(self, layer: int, y: Tensor, state: Tensor) -> Route:
+        return Route(actions=torch.full_like(state, int(Action.RUN), dtype=torch.uint8))
+
+
+def test_the_second_decision_cannot_bring_attention_back(subject: Subject) -> None:
+    assert step(subject, ClaimsAttention()).actions.unique().tolist() == [int(Action.SKIP_ATTN)]
+
+
+@pytest.mark.parametrize("property", ["model.outputs", "model.routes", "model.all_run_is_dense"])
+def test_a_mid_layer_policy_holds_on_the_model(subject: Subject, property: str) -> None:
+    own = replace(
+        subject, make_policy=lambda dtype: DecidesTwice(), policy_name=f"decides-twice-{subject.runtime.name}"
+    )
+    outcome = run_property(by_id(property), own, examples=6, seed=0)
+    assert outcome.status == "passed", outcome
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from vskipper.execution.branches import BoundLayer, Branches
 from vskipper.execution.projector import projector_of
 from vskipper.execution.protocols import LayerModules
 from vskipper.execution.routed_pass import RoutedPass
-from vskipper.execution.routes import branch_scale, force_run
+from vskipper.execution.routes import branch_scale, force_run, join
 from vskipper.policy import Route, SkipPolicy
 
 
@@ -51,7 +51,7 @@ class RoutedLayer:
         hook = getattr(self.policy, "route_mlp", None)
         if hook is None:
             return route
-        route = force_run(hook(self.layer, y, run.state), run.force_run)
+        route = force_run(join(route, hook(self.layer, y, run.state)), run.force_run)
         self.branches.plan(route.actions, run.valid, run.plans[self.index])
         return route
 

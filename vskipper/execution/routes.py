@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vskipper.action import Action
+from vskipper.action import ATTENTION_BIT, MLP_BIT, Action
 from vskipper.policy import Route
 
 
@@ -16,6 +16,12 @@ def force_run(route: Route, rows: Tensor | None) -> Route:
     weights = None if route.weights is None else torch.where(rows, torch.ones_like(route.weights), route.weights)
     actions = torch.where(rows, torch.full_like(route.actions, int(Action.RUN)), route.actions)
     return Route(actions=actions, weights=weights)
+
+
+def join(first: Route, second: Route) -> Route:
+    """A mid-layer policy's two decisions as one: attention as the first said, which has run; the MLP as the second."""
+    actions = (first.actions & ATTENTION_BIT) | (second.actions & MLP_BIT)
+    return Route(actions=actions, weights=second.weights)
 
 
 def branch_scale(route: Route) -> Tensor | None:
