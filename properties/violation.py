@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 
@@ -16,6 +17,11 @@ class Violation(AssertionError):
         super().__init__(self.line())
 
     def line(self) -> str:
-        # the format is read by programs: keys in this order, no spaces inside a value
+        # the format is read by programs: keys in this order, a value with a space in it as a JSON string
         pairs = {"clause": self.clause, "reason": self.reason, **self.facts}
-        return " ".join(f"{key}={str(value).replace(' ', '')}" for key, value in pairs.items())
+        return " ".join(f"{key}={_word(value)}" for key, value in pairs.items())
+
+
+def _word(value: object) -> str:
+    text = str(value).replace(" ", "") if isinstance(value, tuple | list | dict) else str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or any(c.isspace() or c == '"' for c in text) else text
