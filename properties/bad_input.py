@@ -25,6 +25,7 @@ from vskipper.errors import InputError
 from vskipper.registry import load_policy
 
 WEIGHTS, DELTA, CONFIG = "model.safetensors", "flexidepth.safetensors", "config.json"
+GARBAGE = "garbage.pt"
 Spoil = Callable[[Path, int], None]
 
 
@@ -93,6 +94,35 @@ def _configure(**values: Any) -> Spoil:
     return spoil
 
 
+# JSON that no config means, each once read as something else or met by a crash
+_ODD_VALUES: tuple[dict[str, Any], ...] = (
+    {"architectures": [["x"]]},
+    {"architectures": 5},
+    {"model_type": []},
+    {"layer_types": 5},
+    {"layer_types": [1, "a"]},
+    {"rope_parameters": "x"},
+    {"rope_theta": 10**400},
+    {"rope_theta": float("nan")},
+    {"rms_norm_eps": float("inf")},
+    {"num_hidden_layers": 10**8},
+    {"tie_word_embeddings": "no"},
+    {"routing_layers": "2"},
+)
+
+
+def _odd_value(folder: Path, seed: int) -> None:
+    _configure(**_ODD_VALUES[seed % len(_ODD_VALUES)])(folder, seed)
+
+
+def _nest(folder: Path, seed: int) -> None:
+    (folder / CONFIG).write_text("[" * 200_000)
+
+
+def _garbage(folder: Path, seed: int) -> None:
+    (folder / GARBAGE).write_text(f"{seed} lines of text in place of a pickle")
+
+
 def _contradict(folder: Path, seed: int) -> None:
     """The base says one gate mode, the delta the other."""
     modes = ("released", "ste_hard") if seed % 2 else ("ste_hard", "released")
@@ -120,6 +150,9 @@ FILES: dict[str, Spoil] = {
     "unknown_gate_mode_of_delta": _edit(DELTA, lambda tensors, name: None, {"router_gate_mode": "soft"}),
     "gate_modes_differ": _contradict,
     "another_architecture": _configure(architectures=["GPT2LMHeadModel"], model_type="gpt2"),
+    "config_of_odd_types": _odd_value,
+    "config_nested_deep": _nest,
+    "garbage_delta": _garbage,
 }
 SETTINGS: dict[str, tuple[str, dict[str, object]]] = {
     "rate_above_one": ("random-skip", {"r": 1.5}),
@@ -183,7 +216,7 @@ def _use(subject: Subject, case: BadInput) -> None:
         shutil.copytree(directory, folder)
         if case.kind in FILES:
             FILES[case.kind](folder, case.seed)
-        checkpoint = open_checkpoint(folder, folder / DELTA)
+        checkpoint = open_checkpoint(folder, folder / (GARBAGE if (folder / GARBAGE).exists() else DELTA))
         policy, settings = SETTINGS.get(case.kind, ("flexidepth", {}))
         load_policy(policy, policy_context(checkpoint, dtype=torch.float32), settings)
 

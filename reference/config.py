@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -57,6 +58,8 @@ class ModelConfig:
         _require(groups_fit, "num_attention_heads", self.num_attention_heads, expected)
         _require(self.head_dim > 0 and self.head_dim % 2 == 0, "head_dim", self.head_dim, "a positive even integer")
         _require(self.hidden_act == "silu", "hidden_act", self.hidden_act, "silu")
+        _require(_positive(self.rms_norm_eps), "rms_norm_eps", self.rms_norm_eps, "a positive number")
+        _require(isinstance(self.tie_word_embeddings, bool), "tie_word_embeddings", self.tie_word_embeddings, "a bool")
         _check_rope(self.rope_theta, self.rope_scaling or {"rope_type": "default"})
 
     @classmethod
@@ -68,10 +71,13 @@ class ModelConfig:
         architecture = _architecture(config)
         for key, expected in _NOT_COMPUTED.items():
             _require(config.get(key) in (expected, None), key, config.get(key), expected)
-        layer_types = set(config.get("layer_types") or ())
-        _require(layer_types <= {"full_attention"}, "layer_types", sorted(layer_types), "full_attention at every layer")
+        layer_types = config.get("layer_types") or []
+        all_full = isinstance(layer_types, list) and all(kind == "full_attention" for kind in layer_types)
+        _require(all_full, "layer_types", layer_types, "full_attention at every layer")
         theta, scaling = _rope(config)
+        tied = config.get("tie_word_embeddings")
         heads = _need(config, "num_attention_heads")
+        _require(heads > 0, "num_attention_heads", heads, "a positive integer")
         return cls(
             architecture=architecture,
             vocab_size=_need(config, "vocab_size"),
@@ -79,12 +85,12 @@ class ModelConfig:
             intermediate_size=_need(config, "intermediate_size"),
             num_hidden_layers=_need(config, "num_hidden_layers"),
             num_attention_heads=heads,
-            num_key_value_heads=config.get("num_key_value_heads") or heads,
-            head_dim=config.get("head_dim") or _head_dim(architecture, _need(config, "hidden_size"), heads),
-            rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+            num_key_value_heads=_need(config, "num_key_value_heads", heads),
+            head_dim=_need(config, "head_dim", _head_dim(architecture, _need(config, "hidden_size"), heads)),
+            rms_norm_eps=config.get("rms_norm_eps", 1e-6),
             rope_theta=theta,
             rope_scaling=scaling,
-            tie_word_embeddings=bool(config.get("tie_word_embeddings", False)),
+            tie_word_embeddings=False if tied is None else tied,
             max_position_embeddings=_need(config, "max_position_embeddings"),
             hidden_act=config.get("hidden_act", "silu"),
         )
@@ -96,26 +102,36 @@ def _require(holds: bool, key: str, got: object, expected: object) -> None:
 
 
 def _check_rope(theta: float, scaling: Mapping[str, Any]) -> None:
-    _require(theta > 0, "rope_theta", theta, "a positive number")
+    _require(_positive(theta), "rope_theta", theta, "a positive number")
     rope_type = scaling.get("rope_type")
-    _require(rope_type in ROPE_TYPES, "rope_type", rope_type, f"one of {', '.join(ROPE_TYPES)}")
+    known = isinstance(rope_type, str) and rope_type in ROPE_TYPES
+    _require(known, "rope_type", rope_type, f"one of {', '.join(ROPE_TYPES)}")
     for key in ROPE_TYPES[str(rope_type)]:
         value = scaling.get(key)
-        _require(
-            isinstance(value, int | float) and value > 0, f"rope type {rope_type}, {key}", value, "a positive number"
-        )
+        _require(_positive(value), f"rope type {rope_type}, {key}", value, "a positive number")
+    if rope_type == "llama3":
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        _require(low < high, "rope type llama3, high_freq_factor", high, f"more than low_freq_factor {low}")
 
 
-def _need(config: Mapping[str, Any], key: str) -> int:
+def _positive(value: object) -> bool:
+    """Whether it is a positive number that a float can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
+
+
+def _need(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
     value = config.get(key)
+    value = default if value is None else value
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"model config, {key}: got {value!r}, expected an integer")
     return value
 
 
 def _architecture(config: Mapping[str, Any]) -> Architecture:
-    names = list(config.get("architectures") or ())
-    model_type = str(config.get("model_type"))
+    names, model_type = config.get("architectures") or [], config.get("model_type")
+    are_names = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    _require(are_names, "architectures", names, "a list of names")
+    _require(model_type is None or isinstance(model_type, str), "model_type", model_type, "a name")
     found = {_BY_NAME[name] for name in names if name in _BY_NAME}
     if not found and model_type in _BY_TYPE:
         found = {_BY_TYPE[model_type]}
@@ -131,10 +147,13 @@ def _head_dim(architecture: Architecture, hidden_size: int, heads: int) -> int:
 
 def _rope(config: Mapping[str, Any]) -> tuple[float, Mapping[str, Any] | None]:
     """Theta and scaling from either spelling; the type may stand under `rope_type` or, in old files, `type`."""
-    parameters = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    _require(isinstance(given, Mapping), "rope_parameters", given, "an object")
+    parameters = dict(given)
     theta = parameters.pop("rope_theta", None) or config.get("rope_theta") or 10000.0
     old_type = parameters.pop("type", "default")
     parameters.setdefault("rope_type", old_type)
     partial = parameters.pop("partial_rotary_factor", 1.0)
     _require(partial == 1.0, "partial_rotary_factor", partial, 1.0)
+    _require(_positive(theta), "rope_theta", theta, "a positive number")
     return float(theta), None if parameters["rope_type"] == "default" else parameters

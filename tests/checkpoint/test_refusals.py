@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,13 @@ from vskipper.models import tiny
 
 Tensors = dict[str, Tensor]
 ENC = "model.layers.2.router.router_enc.weight"
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
 
 
 def refusal(folder: Path, delta: Path | None = None) -> str:
@@ -75,12 +83,39 @@ def test_config_that_is_no_object(folder: Path) -> None:
         ({"layer_types": ["sliding_attention"]}, "layer_types"),
         ({"router_gate_mode": "soft"}, "'soft', expected released or ste_hard"),
         ({"router_gate_mode": 1}, "unknown gate mode"),
+        ({"architectures": [["x"]]}, "architectures]: got [['x']], expected a list of strings"),
+        ({"architectures": 5}, "architectures]: got 5"),
+        ({"model_type": []}, "model_type]: got []"),
+        ({"layer_types": 5}, "layer_types]: got 5"),
+        ({"layer_types": [1, "a"]}, "layer_types]: got [1, 'a']"),
+        ({"rope_parameters": "x"}, "rope_parameters]: got 'x'"),
+        ({"rope_scaling": {"rope_type": ["linear"]}}, "rope_type]: got ['linear']"),
+        ({"rope_scaling": LLAMA3 | {"high_freq_factor": 1.0}}, "got 1.0, expected more than low_freq_factor 1.0"),
+        ({"rope_theta": 10**400}, "rope_theta]: got 1000"),
+        ({"rope_theta": float("nan")}, "rope_theta]: got nan"),
+        ({"rope_theta": float("inf")}, "rope_theta]: got inf"),
+        ({"rms_norm_eps": float("inf")}, "rms_norm_eps]: got inf"),
+        ({"num_hidden_layers": 10**8}, "got 100000000, expected a positive integer of at most 10000"),
+        ({"hidden_size": 10**400}, "hidden_size]: got 1000"),
+        ({"tie_word_embeddings": "no"}, "tie_word_embeddings]: got 'no', expected true or false"),
+        ({"routing_layers": "2"}, "routing_layers]: got '2'"),
+        ({"routing_layers": [[2], True]}, "routing_layers]: got [[2], True]"),
     ],
 )
 def test_config_value(folder: Path, values: dict[str, object], words: str) -> None:
     message = refusal(edit_config(folder, **values))
     assert words in message
     assert "config.json" in message
+    assert len(message) < 500 + len(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("[" * 200_000, "nesting too deep"), ('{"a":' * 200_000, "nesting too deep"), ("1" * 5000, "file is not JSON")],
+)
+def test_json_that_python_cannot_hold(folder: Path, text: str, words: str) -> None:
+    (folder / "config.json").write_text(text)
+    assert words in refusal(folder)
 
 
 def drop(name: str) -> Callable[[Tensors], None]:
@@ -202,9 +237,20 @@ def test_two_routers(folder: Path, tmp_path: Path) -> None:
     assert "two routers" in refusal(folder, tmp_path / "delta.safetensors")
 
 
-@pytest.mark.parametrize("name", ["absent.safetensors", "absent.pt", "delta.bin", "delta"])
+@pytest.mark.parametrize("name", ["delta.bin", "delta"])
+def test_delta_of_an_unknown_kind(folder: Path, name: str) -> None:
+    assert f"{name}]" in refusal(folder, folder / name)
+
+
+@pytest.mark.parametrize("name", ["absent.safetensors", "absent.pt"])
 def test_delta_that_is_not_there(folder: Path, name: str) -> None:
-    assert name in refusal(folder, folder / name)
+    expected = f"{name}]: got no such file, expected an existing .safetensors or .pt file"
+    assert expected in refusal(folder, folder / name)
+
+
+def test_a_folder_for_a_delta(folder: Path) -> None:
+    (folder / "delta.pt").mkdir()
+    assert "delta.pt]: got a folder" in refusal(folder, folder / "delta.pt")
 
 
 class Malicious:
@@ -224,8 +270,51 @@ def test_code_in_a_pickle_is_not_run(folder: Path, tmp_path: Path, legacy: bool)
         delta.write_bytes(pickle.dumps(Malicious(touched), protocol=2))
     else:
         torch.save({ENC: Malicious(touched)}, delta)
-    assert "weights cannot be read" in refusal(folder, delta)
+    message = refusal(folder, delta)
+    assert "weights cannot be read" in message
+    assert "expected tensors alone, by name" in message
+    assert "weights_only" not in message
+    assert legacy or "got objects other than tensors (getattr)" in message
     assert not touched.exists()
+
+
+def test_a_pickled_module_is_named(folder: Path, tmp_path: Path) -> None:
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "delta.pt")
+    message = refusal(folder, tmp_path / "delta.pt")
+    assert "got objects other than tensors (torch.nn.modules.linear.Linear), expected tensors alone" in message
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"text in place of a pickle", pickle.dumps({ENC: 1}, protocol=4), b"PK\x03\x04"]
+)
+@pytest.mark.filterwarnings("error")
+def test_a_pt_file_of_something_else(folder: Path, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "delta.pt").write_bytes(content)
+    message = refusal(folder, tmp_path / "delta.pt")
+    assert "delta.pt]: got" in message
+    assert "weights_only" not in message
+
+
+def unusual(kind: str) -> Tensor:
+    whole = torch.ones(4, 64)
+    if kind == "meta":
+        return whole.to("meta")
+    if kind == "qint8":
+        return torch.quantize_per_tensor(whole, 1.0, 0, torch.qint8)
+    return whole.to_sparse() if kind == "sparse_coo" else whole.to_sparse_csr()
+
+
+@pytest.mark.parametrize("kind", ["meta", "qint8", "sparse_coo", "sparse_csr"])
+def test_a_tensor_that_is_not_dense(folder: Path, tmp_path: Path, kind: str) -> None:
+    with warnings.catch_warnings():
+        # torch's own, of making such a tensor
+        warnings.simplefilter("ignore")
+        torch.save(load_file(folder / tiny.DELTA) | {ENC: unusual(kind)}, tmp_path / "delta.pt")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        message = refusal(folder, tmp_path / "delta.pt")
+    assert f"delta.pt: {ENC}]: got a" in message
+    assert kind in message
 
 
 @pytest.mark.parametrize("content", [[1, 2], {"a": 1}, {}])

@@ -37,6 +37,12 @@ def test_an_unknown_name_lists_the_known() -> None:
         resolve("smollm3")
 
 
+def test_a_file_for_a_model_is_called_one(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_text("")
+    with pytest.raises(InputError, match=r"model\.gguf', which is a file, expected .* or a model folder"):
+        resolve(tmp_path / "model.gguf")
+
+
 def test_routed_layers_of_other_models_are_the_upper_half() -> None:
     spec = open_checkpoint(resolve("tiny-llama")).spec
     assert default_routed_layers("mine", spec) == (3, 4, 5)

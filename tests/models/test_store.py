@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 
 from vskipper.errors import InputError
 from vskipper.models.store import MANIFEST, cache_folder, ensure, is_whole
@@ -123,6 +127,25 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="model cannot be written"):
         ensure(tmp_path / "file" / "m", "m/1", Builder(), owned=True)
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """No file may grow beyond 4 KiB: writing fails as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_disk_that_is_full(tmp_path: Path, small_files: None) -> None:
+    def build(stage: Path) -> None:
+        save_file({"weight": torch.zeros(4096)}, stage / "model.safetensors")
+
+    with pytest.raises(InputError, match="model cannot be written") as caught:
+        ensure(tmp_path / "m", "m/1", build, owned=True)
+    assert isinstance(caught.value.__cause__, SafetensorError)
+    assert files(tmp_path) == set()
 
 
 def test_the_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

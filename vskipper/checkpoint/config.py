@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import reprlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +35,12 @@ _ROPE_KEYS: dict[str, tuple[str, ...]] = {
     "linear": ("factor",),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
 }
+# far beyond any decoder: a table of names and shapes is built from the number of layers before tensors are compared
+_MAX_LAYERS = 10_000
+_MAX_SIZE = 2**31 - 1
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+_SHORT.maxlist, _SHORT.maxlevel = 64, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +70,20 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise InputError("file is missing", where=path, got="no such file", expected=f"a {path.name}") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise InputError("file is not JSON", where=path, got=error, expected="a whole JSON object") from error
+    except RecursionError as error:
+        raise InputError("file is not JSON", where=path, got="nesting too deep", expected="a JSON object") from error
     except OSError as error:
         raise InputError("file cannot be read", where=path, got=error, expected="a readable file") from error
     if not isinstance(value, dict):
         raise InputError("file is not a JSON object", where=path, got=type(value).__name__, expected="an object")
     return value
+
+
+def shown(value: object) -> str:
+    """A value's repr on one line, cut where it is long or deep."""
+    return _SHORT.repr(value)
 
 
 def model_spec(config: Mapping[str, Any], where: Path) -> ModelSpec:
@@ -77,8 +92,8 @@ def model_spec(config: Mapping[str, Any], where: Path) -> ModelSpec:
     architecture = _architecture(keys)
     for key, expected in _UNSUPPORTED.items():
         keys.require(config.get(key) in (expected, None), key, config.get(key), f"{expected}")
-    layer_types = sorted(set(config.get("layer_types") or ()))
-    keys.require(layer_types in ([], ["full_attention"]), "layer_types", layer_types, "full_attention at every layer")
+    for layer_type in keys.texts("layer_types"):
+        keys.require(layer_type == "full_attention", "layer_types", layer_type, "full_attention at every layer")
     hidden, heads = keys.size("hidden_size"), keys.size("num_attention_heads")
     kv_heads = keys.size("num_key_value_heads", heads)
     keys.require(heads % kv_heads == 0, "num_attention_heads", heads, f"a multiple of {kv_heads} KV heads")
@@ -93,14 +108,14 @@ def model_spec(config: Mapping[str, Any], where: Path) -> ModelSpec:
         vocab_size=keys.size("vocab_size"),
         hidden_size=hidden,
         intermediate_size=keys.size("intermediate_size"),
-        num_hidden_layers=keys.size("num_hidden_layers"),
+        num_hidden_layers=keys.size("num_hidden_layers", at_most=_MAX_LAYERS),
         num_attention_heads=heads,
         num_key_value_heads=kv_heads,
         head_dim=head_dim,
         rms_norm_eps=keys.positive("rms_norm_eps", config.get("rms_norm_eps", 1e-6)),
         rope_theta=theta,
         rope_scaling=scaling,
-        tie_word_embeddings=bool(config.get("tie_word_embeddings", False)),
+        tie_word_embeddings=keys.truth("tie_word_embeddings"),
         max_position_embeddings=keys.size("max_position_embeddings"),
     )
 
@@ -111,7 +126,7 @@ def stated_gate_mode(value: object, where: object) -> GateMode | None:
         return None
     if not isinstance(value, str) or value not in _GATE_MODES:
         expected = " or ".join(_GATE_MODES)
-        raise InputError("unknown gate mode", where=f"{where}: router_gate_mode", got=repr(value), expected=expected)
+        raise InputError("unknown gate mode", where=f"{where}: router_gate_mode", got=shown(value), expected=expected)
     return _GATE_MODES[value]
 
 
@@ -128,44 +143,71 @@ class _Keys:
     where: Path
 
     def refuse(self, key: str, got: object, expected: object) -> NoReturn:
-        raise InputError("unsupported model config", where=f"{self.where}: {key}", got=got, expected=expected)
+        raise InputError("unsupported model config", where=f"{self.where}: {key}", got=shown(got), expected=expected)
 
     def require(self, holds: bool, key: str, got: object, expected: object) -> None:
         if not holds:
             self.refuse(key, got, expected)
 
-    def size(self, key: str, default: int | None = None) -> int:
+    def size(self, key: str, default: int | None = None, at_most: int = _MAX_SIZE) -> int:
         value = self.config.get(key)
         value = default if value is None else value
-        if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-            self.refuse(key, repr(value), "a positive integer")
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= at_most:
+            self.refuse(key, value, f"a positive integer of at most {at_most}")
+        return value
+
+    def truth(self, key: str) -> bool:
+        value = self.config.get(key)
+        if value is not None and not isinstance(value, bool):
+            self.refuse(key, value, "true or false")
+        return bool(value)
+
+    def texts(self, key: str) -> list[str]:
+        value = self.config.get(key)
+        value = [] if value is None else value
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            self.refuse(key, value, "a list of strings")
+        return value
+
+    def table(self, key: str) -> dict[str, Any]:
+        value = self.config.get(key)
+        value = {} if value is None else value
+        if not isinstance(value, dict):
+            self.refuse(key, value, "an object")
         return value
 
     def positive(self, key: str, value: object) -> float:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-            self.refuse(key, repr(value), "a positive number")
+        # NaN compares false; an integer may lie beyond every float
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= sys.float_info.max:
+            self.refuse(key, value, "a positive, finite number")
         return float(value)
 
 
 def _architecture(keys: _Keys) -> Architecture:
-    names, model_type = keys.config.get("architectures") or [], keys.config.get("model_type")
+    names, model_type = keys.texts("architectures"), keys.config.get("model_type")
+    keys.require(model_type is None or isinstance(model_type, str), "model_type", model_type, "a string")
     found = {_BY_CLASS[name] for name in names if name in _BY_CLASS}
     if model_type in _BY_TYPE:
         found.add(_BY_TYPE[model_type])
     known = f"one of {', '.join(_BY_CLASS)} or a model_type of {', '.join(_BY_TYPE)}"
-    keys.require(len(found) == 1, "architectures", f"{names}, model_type {model_type}", known)
+    if len(found) != 1:
+        keys.refuse("architectures, model_type", (names, model_type), known)
     return found.pop()
 
 
 def _rope(keys: _Keys) -> tuple[float, Mapping[str, Any] | None]:
     """Theta and scaling in either spelling: rope_parameters, or rope_theta with rope_scaling."""
-    parameters = dict(keys.config.get("rope_parameters") or keys.config.get("rope_scaling") or {})
+    parameters = dict(keys.table("rope_parameters") or keys.table("rope_scaling"))
     theta = keys.positive("rope_theta", parameters.pop("rope_theta", keys.config.get("rope_theta", 10000.0)))
     old_type = parameters.pop("type", "default")
-    kind = str(parameters.setdefault("rope_type", old_type))
-    keys.require(kind in _ROPE_KEYS, "rope_type", repr(kind), " or ".join(_ROPE_KEYS))
+    kind = parameters.setdefault("rope_type", old_type)
+    if not isinstance(kind, str) or kind not in _ROPE_KEYS:
+        keys.refuse("rope_type", kind, " or ".join(_ROPE_KEYS))
     partial = parameters.pop("partial_rotary_factor", 1.0)
     keys.require(partial == 1.0, "partial_rotary_factor", partial, 1.0)
     for key in _ROPE_KEYS[kind]:
         keys.positive(f"rope_parameters.{key}", parameters.get(key))
+    if kind == "llama3":
+        low, high = parameters["low_freq_factor"], parameters["high_freq_factor"]
+        keys.require(low < high, "rope_parameters.high_freq_factor", high, f"more than low_freq_factor {low}")
     return theta, None if kind == "default" else parameters

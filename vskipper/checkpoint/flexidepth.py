@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from vskipper.checkpoint.config import ModelSpec, read_json, stated_gate_mode
+from vskipper.checkpoint.pt import read_pt
 from vskipper.checkpoint.weights import Shape, check_tensors, read_safetensors
 from vskipper.errors import InputError
 from vskipper.policy import GateMode
 
 GATE_MODE_KEY = "router_gate_mode"
+_SUFFIXES = (".safetensors", ".pt")
 # d: hidden size, r: the router's bottleneck, m: the projector's; its down_proj widens d to m and up_proj leads back
 SYMBOLS: dict[str, tuple[str, ...]] = {
     "router.router_enc.weight": ("r", "d"),
@@ -47,14 +47,13 @@ def is_router_tensor(name: str) -> bool:
 def read_delta(path: Path) -> Delta:
     """Read a delta, .safetensors or .pt; raises InputError. Its gate mode stands in the safetensors metadata or in a
     config.json beside it."""
-    if path.suffix == ".pt":
-        tensors, metadata = _read_pt(path), dict[str, str]()
-    elif path.suffix == ".safetensors":
-        tensors, metadata = read_safetensors(path)
-    else:
-        raise InputError(
-            "unknown kind of delta", where=path, got=path.suffix or "no suffix", expected=".safetensors or .pt"
-        )
+    if path.suffix not in _SUFFIXES:
+        got = path.suffix or "no suffix"
+        raise InputError("unknown kind of delta", where=path, got=got, expected=" or ".join(_SUFFIXES))
+    if not path.is_file():
+        got, expected = "a folder" if path.is_dir() else "no such file", f"an existing {' or '.join(_SUFFIXES)} file"
+        raise InputError("delta is missing", where=path, got=got, expected=expected)
+    tensors, metadata = (read_pt(path), dict[str, str]()) if path.suffix == ".pt" else read_safetensors(path)
     stated = [(path, stated_gate_mode(metadata.get(GATE_MODE_KEY), path))]
     beside = path.parent / "config.json"
     if beside.exists():
@@ -104,18 +103,3 @@ def _vote(tensors: Mapping[str, Tensor], layers: Iterable[int], symbol: str) -> 
             if tensor is not None and tensor.ndim == len(symbols) and symbol in symbols:
                 votes[tensor.shape[symbols.index(symbol)]] += 1
     return votes.most_common(1)[0][0] if votes else None
-
-
-def _read_pt(path: Path) -> dict[str, Tensor]:
-    try:
-        # weights_only: a pickle that names anything but tensors and containers is refused, not run
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError as error:
-        raise InputError("weights are missing", where=path, got="no such file", expected=path.name) from error
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
-        got = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError("weights cannot be read", where=path, got=got, expected="tensors alone, by name") from error
-    if not isinstance(loaded, dict) or not all(isinstance(t, Tensor) for t in loaded.values()):
-        got = type(loaded).__name__ if not isinstance(loaded, dict) else "values that are no tensors"
-        raise InputError("weights cannot be used", where=path, got=got, expected="a dict of tensors by name")
-    return {str(name): tensor.detach() for name, tensor in loaded.items()}

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vskipper.checkpoint.config import ModelSpec, model_spec, read_json, stated_gate_mode
+from vskipper.checkpoint.config import ModelSpec, model_spec, read_json, shown, stated_gate_mode
 from vskipper.checkpoint.flexidepth import (
     GATE_MODE_KEY,
     Delta,
@@ -56,7 +56,7 @@ def open_checkpoint(model_dir: str | Path, delta: str | Path | None = None) -> C
     source = directory if extra is None else extra.path
     router = router if extra is None else dict(extra.tensors)
     routed = check_router(router, spec, source) if router or extra is not None else ()
-    _check_routing_layers(config, routed, source)
+    _check_routing_layers(config.get("routing_layers"), routed, source, directory / "config.json")
     return Checkpoint(
         directory=directory,
         spec=spec,
@@ -108,10 +108,16 @@ def _dense_tensors(tensors: Mapping[str, Tensor], spec: ModelSpec, directory: Pa
     return dense
 
 
-def _check_routing_layers(config: Mapping[str, Any], routed: tuple[int, ...], where: Path) -> None:
-    stated = config.get("routing_layers")
-    if stated is not None and routed and stated != list(routed):
-        expected = f"{stated}, as config.json's routing_layers"
+def _check_routing_layers(stated: object, routed: tuple[int, ...], where: Path, config: Path) -> None:
+    if stated is None:
+        return
+    if not isinstance(stated, list) or not all(type(layer) is int for layer in stated):
+        at = f"{config}: routing_layers"
+        raise InputError(
+            "routed layers cannot be read", where=at, got=shown(stated), expected="a list of layer numbers"
+        )
+    if routed and stated != list(routed):
+        expected = f"{shown(stated)}, as config.json's routing_layers"
         raise InputError("routed layers differ", where=where, got=list(routed), expected=expected)
 
 

@@ -21,7 +21,8 @@ def resolve(name_or_dir: str | Path) -> Path:
     directory = Path(name_or_dir)
     if not directory.is_dir():
         expected = f"one of {', '.join(KNOWN)}, or a model folder"
-        raise InputError("no such model", where="model", got=repr(name), expected=expected)
+        got = f"{name!r}, which is a file" if directory.exists() else repr(name)
+        raise InputError("no such model", where="model", got=got, expected=expected)
     return directory
 
 

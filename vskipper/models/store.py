@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from vskipper.errors import InputError
 
 MANIFEST = "vskipper.json"
@@ -41,7 +43,8 @@ def ensure(folder: Path, recipe: str, build: Callable[[Path], None], *, owned: b
             (stage / MANIFEST).write_text(json.dumps({"recipe": recipe, "files": files}, indent=1) + "\n")
             _make_readable(stage)
             _publish(stage, folder, recipe)
-    except OSError as error:
+    # safetensors has an error of its own for a disk that is full
+    except (OSError, SafetensorError) as error:
         raise InputError("model cannot be written", where=folder, got=error, expected="a writable folder") from error
     return folder
 
