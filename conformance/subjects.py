@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -53,20 +53,29 @@ class SubjectSpec:
 
 def build_subject(spec: SubjectSpec) -> Subject:
     """Raises InputError for whatever is wrong with the model, the delta, the policy or its settings."""
-    model, checkpoint = open_model(spec.model, spec.delta)
-
-    def make_policy(dtype: torch.dtype) -> SkipPolicy:
-        context = policy_context(checkpoint, dtype=dtype, routed_layers=model.routed_layers)
-        return load_policy(spec.policy, context, spec.settings)
-
+    model, _ = open_model(spec.model, spec.delta)
+    make_policy = _policy_maker(spec.model, spec.delta, spec.policy, json.dumps(dict(spec.settings), sort_keys=True))
     make_policy(model.dtype)
     return Subject(
         runtime=open_runtime(spec.runtime),
         model=model,
-        make_policy=lru_cache(maxsize=None)(make_policy),
+        make_policy=make_policy,
         policy_name=spec.policy,
         seen=Counter(),
     )
+
+
+@cache
+def _policy_maker(name: str, delta: str | None, policy: str, settings: str) -> Callable[[torch.dtype], SkipPolicy]:
+    """One maker for equal names: what is remembered of a policy, its oracle above all, serves every subject like it."""
+    model, checkpoint = open_model(name, delta)
+
+    @cache
+    def make_policy(dtype: torch.dtype) -> SkipPolicy:
+        context = policy_context(checkpoint, dtype=dtype, routed_layers=model.routed_layers)
+        return load_policy(policy, context, json.loads(settings))
+
+    return make_policy
 
 
 @lru_cache(maxsize=8)

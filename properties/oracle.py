@@ -161,7 +161,7 @@ _oracles: OrderedDict[tuple[int, str, torch.dtype], tuple[object, Oracle]] = Ord
 
 def oracle_of(subject: Subject) -> Oracle:
     """The subject's oracle, made once for a model and policy; the two most recent are kept."""
-    key = (id(subject.model.tensors), subject.policy_name, subject.model.dtype)
+    key = (id(subject.model.tensors), id(subject.make_policy), subject.model.dtype)
     if key not in _oracles:
         _oracles[key] = (subject.model.tensors, Oracle(subject))
         while len(_oracles) > 4:
