@@ -63,6 +63,15 @@ def write_certificate(
 
 def check_target(folder: Path) -> None:
     """Raise InputError unless `folder` is absent, empty or a certificate, and its parent can hold it."""
+    try:
+        _refuse_other_content(folder)
+        _try_out(folder)
+    except OSError as error:
+        got = error.strerror or type(error).__name__
+        raise InputError("certificate folder", where=folder, got=got, expected="a place to write in") from error
+
+
+def _refuse_other_content(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise InputError("certificate folder", where=folder, got="not a folder", expected="a new folder")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
@@ -74,6 +83,14 @@ def check_target(folder: Path) -> None:
             got=surplus[0],
             expected="a new, an empty or a certificate folder",
         )
+
+
+def _try_out(folder: Path) -> None:
+    """Make and remove what writing `folder` will need, beside the nearest folder that is there: permissions alone do
+    not tell whether a file system takes a new folder of that name."""
+    there = next(parent for parent in folder.absolute().parents if parent.exists())
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".old", dir=there) as probe:
+        (Path(probe) / folder.absolute().relative_to(there)).mkdir(parents=True)
 
 
 def file_texts(

@@ -13,6 +13,8 @@ from typing import Final
 from vskipper.errors import InputError
 
 PACKAGES: Final = ("conformance", "properties", "reference")
+# else Hypothesis makes a folder of its own where the user stands
+HYPOTHESIS_FOLDER: Final = "HYPOTHESIS_STORAGE_DIRECTORY"
 
 
 def suite_root() -> Path:
@@ -40,9 +42,9 @@ def put_on_path() -> Path:
     return root
 
 
-def suite_environment() -> dict[str, str]:
+def suite_environment(work_dir: Path) -> dict[str, str]:
     """Environment of a process that runs the suite: the suite first on its path, then the user's folder; of pytest,
-    nothing but what the suite itself asks for."""
+    nothing but what the suite itself asks for; what is written on the way goes to work_dir."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     path = [str(suite_root()), os.getcwd(), *inherited.get("PYTHONPATH", "").split(os.pathsep)]
     # safe path: else `python -m` would put the user's folder before the suite's own packages
@@ -52,6 +54,8 @@ def suite_environment() -> dict[str, str]:
         **inherited,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(entry for entry in path if entry)),
         "PYTHONSAFEPATH": "1",
+        HYPOTHESIS_FOLDER: str(work_dir / "hypothesis"),
+        "TMPDIR": str(work_dir),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
 

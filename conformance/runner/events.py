@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 import pytest
@@ -27,8 +28,23 @@ class Events:
         self._stream.write(json.dumps({"event": event, **fields}) + "\n")
         self._stream.flush()
 
-    def error(self, error: InputError) -> None:
-        self.send("error", what=error.what, where=error.where, got=error.got, expected=error.expected, text=str(error))
+    def error(self, error: InputError, *, traceback: bool = False) -> None:
+        """traceback: whether one was printed before, for whoever reads the log."""
+        fields = {"what": error.what, "where": error.where, "got": error.got, "expected": error.expected}
+        self.send("error", **fields, text=str(error), traceback=traceback)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crash:
+    """An item that ended without a record. reason: its exception in one line. text: all that pytest says of it."""
+
+    reason: str
+    text: str
+
+    @classmethod
+    def of(cls, report: pytest.TestReport | pytest.CollectReport) -> Crash:
+        message = getattr(getattr(report.longrepr, "reprcrash", None), "message", None) or report.outcome
+        return cls(reason=message.splitlines()[0], text=f"{report.nodeid}\n{report.longreprtext}")
 
 
 class ItemReports:
@@ -38,7 +54,7 @@ class ItemReports:
         self._events = events
         self.results: list[dict[str, Any]] = []
         self.kills: list[dict[str, Any]] = []
-        self.crashes: list[str] = []
+        self.crashes: list[Crash] = []
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._events.send("start", item=nodeid.partition("[")[2].rstrip("]"))
@@ -50,10 +66,10 @@ class ItemReports:
         elif report.when == "call" and "kill" in recorded:
             self.kills.append(recorded["kill"])
         elif report.failed:
-            self.crashes.append(f"{report.nodeid}\n{report.longreprtext}")
+            self.crashes.append(Crash.of(report))
         if report.when == "call":
             self._events.send("item", item=report.nodeid.partition("[")[2].rstrip("]"), outcome=report.outcome)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.crashes.append(f"{report.nodeid}\n{report.longreprtext}")
+            self.crashes.append(Crash.of(report))

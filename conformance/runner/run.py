@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
+import traceback
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from conformance.clauses import CONTRACT_VERSION
 from conformance.record import Manifest, Result, Status
 from conformance.request import Request
 from conformance.runner.environment import machine, model_identity, policy_identity, versions
-from conformance.runner.events import Events, ItemReports
+from conformance.runner.events import Crash, Events, ItemReports
 from conformance.runner.items import VARIANTS, asked_for, faults, full_examples, property_items
 from conformance.runner.merge import merge
 from conformance.runner.sample import sample_tape
@@ -33,23 +35,32 @@ FOLDER = Path(__file__).parent
 def main(path: str) -> int:
     events = Events.claim_stdout()
     started = time.monotonic()
+    request = Request.from_json(Path(path).read_text(encoding="utf-8"))
     try:
-        request = Request.from_json(Path(path).read_text(encoding="utf-8"))
         subject = build_subject(asked_for(request))
     except InputError as error:
         events.error(error)
+        return 2
+    except (Exception, SystemExit) as error:
+        traceback.print_exc()
+        events.error(_unusable(request, error), traceback=True)
         return 2
     os.environ[VARIABLE] = path
     events.send("plan", total=len(property_items(request)) + len(faults(request)))
     reports = ItemReports(events)
     _pytest(request, reports, "policy", workers=0)
     results = _results(reports)
-    sound = all(result.status in (Status.PASSED, Status.UNSUPPORTED) for result in results.values())
+    unjudged = policy_unjudged(request, results, reports.crashes)
+    if unjudged is not None:
+        _print(reports.crashes)
+        events.error(unjudged, traceback=True)
+        return 2
+    sound = is_sound(results)
     if sound:
         _pytest(request, reports, "not policy", workers=request.workers)
         results = _results(reports)
     if reports.crashes:
-        print("\n".join(reports.crashes), file=sys.stderr)
+        _print(reports.crashes)
         return 3
     for property in CORE:
         result = results.get(property.id) or _blocked(property.id, property.clause, request)
@@ -62,13 +73,43 @@ def main(path: str) -> int:
     return 0
 
 
+def is_sound(results: Mapping[str, Result]) -> bool:
+    """Whether nothing found the policy at fault; what too few examples left vacuous finds nothing."""
+    return all(result.status != Status.FAILED for result in results.values())
+
+
+def policy_unjudged(request: Request, results: Mapping[str, Result], crashes: Sequence[Crash]) -> InputError | None:
+    """Why the policy could not be judged: one of its properties has no result, as when a hook calls sys.exit."""
+    lacking = [rule.id for rule in CORE if rule.scope == "policy" and rule.id not in results]
+    if not lacking:
+        return None
+    got = f"{lacking[0]} ended by {crashes[0].reason}" if crashes else f"no result of {lacking[0]}"
+    where, expected = f"policy {request.policy}", "hooks that return or raise an Exception"
+    return InputError("policy cannot be judged", where=where, got=got, expected=expected)
+
+
+def _unusable(request: Request, error: BaseException) -> InputError:
+    first = next(iter(str(error).splitlines()), "")
+    return InputError(
+        "policy or model cannot be used",
+        where=f"policy {request.policy}, model {request.model}",
+        got=f"{type(error).__name__}: {first}",
+        expected="both to load",
+    )
+
+
+def _print(crashes: Iterable[Crash]) -> None:
+    print("\n".join(crash.text for crash in crashes), file=sys.stderr, flush=True)
+
+
 def _pytest(request: Request, reports: ItemReports, marks: str, *, workers: int) -> None:
     """One pytest run over the items with these marks; what they recorded lands in `reports`."""
     arguments = [str(FOLDER / "test_suite.py"), "-c", str(FOLDER / "pytest.ini"), "-q", "-m", marks]
     arguments += ["-p", "xdist.plugin", "-n", str(workers), "--dist", "loadgroup", "--import-mode", "importlib"]
     code = pytest.main(arguments, plugins=[reports])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        reports.crashes.append(f"pytest ended with {code!r}")
+        said = f"pytest ended with {code!r}"
+        reports.crashes.append(Crash(reason=said, text=said))
 
 
 def _results(reports: ItemReports) -> dict[str, Result]:

@@ -34,7 +34,7 @@ def outcome(request: Request) -> Run:
 def main(request: Request) -> int:
     if request.policy == "refused":
         fields = {"what": "unknown policy", "where": "policy name", "got": "'refused'", "expected": "random-skip"}
-        send("error", **fields, text="not used")
+        send("error", **fields, text="not used", traceback=False)
         return 2
     run = outcome(request)
     send("plan", total=len(run.results) + len(run.kills))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import ROOT, Cli, environment
-from vskipper.cli.certify import parse_setting
+from vskipper.cli.certify import parse_setting, parse_settings
 from vskipper.errors import InputError
 
 
@@ -27,7 +28,7 @@ def test_a_granted_level_exits_0_and_verifies(faked: Cli, home: Path) -> None:
     assert "Core granted" in done.stdout and "34 of 34" in done.stdout
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith(("KV-", "MAP-", "SEM-", "IN-"))]
     assert len(lines) == 12 and all(line[1] == "passed" for line in lines)
-    assert names(home) == {"certificate-random-skip-smollm2", "certificate-random-skip-smollm2.log"}
+    assert names(home) == {"certificate-random-skip-smollm2"}
     assert faked("verify", "certificate-random-skip-smollm2").returncode == 0
 
 
@@ -36,7 +37,7 @@ def test_every_option_reaches_the_suite(faked: Cli, home: Path) -> None:
     settings = ["--set", "r=0.5", "--set", "key=token", "--set", "on=true"]
     done = faked("certify", "mine:Policy", *options.split(), *settings, "--out", "deep/er/cert")
     assert done.returncode == 1 and "REDUCED" in done.stdout
-    assert names(home / "deep" / "er") == {"cert", "cert.log"}
+    assert names(home / "deep" / "er") == {"cert"}
     seen = json.loads((home / "seen.json").read_text())
     assert not Path(seen["request"].pop("work_dir")).exists()
     assert seen["request"] == {
@@ -82,21 +83,28 @@ def test_json_goes_to_standard_output_alone(faked: Cli) -> None:
     assert Path(outcome["folder"]).name == "certificate-random-skip-tiny-llama"
 
 
-def test_what_the_suite_prints_goes_to_the_log(faked: Cli, home: Path) -> None:
+def test_what_the_suite_prints_stays_out_of_sight_and_the_users_own_log_as_it_is(faked: Cli, home: Path) -> None:
+    (home / "cert.log").write_text("mine")
     done = faked("certify", "random-skip", "--out", "cert")
     assert "no event" not in done.stdout + done.stderr
-    assert (home / "cert.log").read_text().splitlines() == [
-        "a line that is no event",
-        '{"a JSON line": "that is no event"}',
-        "[1, 2]",
-    ]
+    assert names(home) == {"cert", "cert.log"} and (home / "cert.log").read_text() == "mine"
+
+
+def test_the_hint_to_verify_is_a_command_that_works(faked: Cli) -> None:
+    done = faked("certify", "random-skip", "--out", "it's here; ok")
+    *_, hint = shlex.split(done.stdout.splitlines()[-1].partition("re-check: ")[2].removesuffix(")"))
+    assert faked("verify", hint).returncode == 0
 
 
 def test_a_suite_that_dies_shows_its_last_words_and_leaves_no_certificate(faked: Cli, home: Path) -> None:
     done = faked("certify", "dies", "--out", "cert")
     assert done.returncode == 1
     assert "Segmentation fault (not really)" in done.stderr and "code 139" in done.stderr
-    assert names(home) == {"cert.log"} and "Traceback" not in done.stderr
+    assert names(home) == set() and "Traceback" not in done.stderr
+    log = Path(done.stderr.split()[-1])
+    kept = log.read_text().splitlines()
+    log.unlink()
+    assert {"a line that is no event", '{"a JSON line": "that is no event"}', "[1, 2]"} < set(kept)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +116,14 @@ def test_a_suite_that_dies_shows_its_last_words_and_leaves_no_certificate(faked:
         (["x", "--examples", "0"], "--examples"),
         (["x", "--seed", "minus"], "--seed"),
         (["x", "--out", "mine"], "is not a certificate and is left alone"),
+        (["x", "--out", "/proc/foo"], "certificate folder [/proc/foo]: got No such file"),
+        (["x", "--out", "/etc/passwd/x"], "certificate folder [/etc/passwd/x]: got Not a directory"),
+        (["x", "--out", "/"], "is not a certificate and is left alone"),
+        (["x", "--out", "a" * 250], "got File name too long"),
+        (["x", "--out", f"a/{'b' * 300}/c"], "got File name too long"),
+        (["refused", "--out", "a/b/c/d"], "unknown policy"),
+        (["x", "--set", "a=1", "--set", "a=2"], "got a twice"),
+        (["x", "--set", "a=NaN"], "--set a"),
         (["x", "--nonsense"], "--nonsense"),
         ([], "POLICY"),
     ],
@@ -121,20 +137,23 @@ def test_bad_input_is_one_line_and_exits_2(faked: Cli, home: Path, arguments: li
     assert names(home) == {"mine"} and (home / "mine" / "thesis.txt").read_text() == "ten years"
 
 
-def test_an_interrupt_ends_the_suite_and_leaves_no_certificate(home: Path, tmp_path: Path) -> None:
-    lists = tmp_path / "lists"
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_suite_and_leaves_nothing(home: Path, tmp_path: Path, number: signal.Signals) -> None:
+    lists, temporary = tmp_path / "lists", tmp_path / "temporary"
     lists.mkdir()
+    temporary.mkdir()
     command = [sys.executable, str(ROOT / "tests" / "cli" / "drive.py"), str(lists), "certify", "hangs"]
-    process = subprocess.Popen(command, cwd=home, env=environment(), stderr=subprocess.PIPE, text=True)
+    variables = environment() | {"TMPDIR": str(temporary)}
+    process = subprocess.Popen(command, cwd=home, env=variables, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not ((home / "hanging").is_file() and (home / "hanging").read_text()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, said = process.communicate(timeout=30)
-    assert process.returncode == 130 and said.strip().endswith("vskipper: interrupted")
+    assert process.returncode == 128 + number and said.strip().endswith("vskipper: interrupted")
     with pytest.raises(ProcessLookupError):
         os.kill(int((home / "hanging").read_text()), 0)
-    assert names(home) == {"hanging", "certificate-hangs-tiny-llama.log"}
+    assert names(home) == {"hanging"} and names(temporary) == set()
 
 
 @pytest.mark.parametrize(
@@ -155,3 +174,18 @@ def test_a_setting_is_json_where_it_can_be(text: str, setting: tuple[str, object
 def test_a_setting_needs_a_name(text: str) -> None:
     with pytest.raises(InputError, match="KEY=VALUE"):
         parse_setting(text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["NaN", "-Infinity", "1e999", '{"a": [NaN]}', r'"\ud800"', "\udcff", "[" * 17 + "]" * 17, "[" * 9999 + "]" * 9999],
+)
+def test_a_value_that_no_certificate_can_hold_is_refused(value: str) -> None:
+    with pytest.raises(InputError, match="--set r"):
+        parse_setting(f"r={value}")
+
+
+def test_a_key_is_given_once() -> None:
+    assert parse_settings(["a=1", "b=2"]) == {"a": 1, "b": 2}
+    with pytest.raises(InputError, match="a twice"):
+        parse_settings(["a=1", "b=2", "a=1"])

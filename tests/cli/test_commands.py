@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from conformance.replay_blob import ReplayBlob
+from conformance.subjects import SubjectSpec
+from properties.codec import encode
 from tests.cli.conftest import Cli
 from tests.conformance.sample import failed, good_run
 from vskipper import __version__
@@ -35,6 +38,12 @@ def test_help_and_version_need_no_torch(cli: Cli, without_torch: Path, arguments
 def test_a_usage_error_is_one_line(cli: Cli, arguments: list[str]) -> None:
     done = cli(*arguments)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and done.stderr.startswith("vskipper: ")
+
+
+def test_alone_it_prints_its_help(cli: Cli) -> None:
+    done = cli()
+    assert done.returncode == 0 and done.stderr == "" and done.stdout == cli("--help").stdout
+    assert len(done.stdout.splitlines()) > 10
 
 
 def test_verify_needs_no_torch_and_refuses_a_changed_certificate(cli: Cli, home: Path, without_torch: Path) -> None:
@@ -98,3 +107,12 @@ def test_a_broken_registered_policy_is_listed_as_broken(cli: Cli, home: Path) ->
 def test_replay_refuses_a_damaged_word(cli: Cli) -> None:
     done = cli("replay", "nonsense")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "replay word" in done.stderr
+
+
+def test_replay_refuses_a_case_of_another_type_and_leaves_nothing_behind(cli: Cli, home: Path) -> None:
+    spec = SubjectSpec(runtime="torch", model="tiny-llama")
+    word = ReplayBlob(property="kv.complete", spec=spec, case=encode((1, 2)), fault=None, seed=0).encode()
+    done = cli("replay", word)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert "case of kv.complete" in done.stderr and "got tuple, expected ScheduleCase" in done.stderr
+    assert list(home.iterdir()) == []

@@ -59,8 +59,9 @@ def test_the_users_pytest_settings_stay_out_of_the_suite(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTEST_ADDOPTS", "--maxfail=1")
     monkeypatch.setenv("PYTHONPATH", f"mine{os.pathsep}{os.pathsep}{ROOT}")
-    environment = suite.suite_environment()
+    environment = suite.suite_environment(tmp_path / "work")
     assert {name: value for name, value in environment.items() if name.startswith("PYTEST_")} == {
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"
     }
     assert environment["PYTHONPATH"].split(os.pathsep) == [str(ROOT), str(tmp_path), "mine"]
+    assert environment[suite.HYPOTHESIS_FOLDER] == str(tmp_path / "work" / "hypothesis")

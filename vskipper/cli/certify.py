@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from conformance.request import Request
 
 MOST_WORKERS: Final = 4
+MOST_NESTED: Final = 16
 
 
 def certify(
@@ -64,7 +66,7 @@ def certify(
             policy=policy,
             model=model,
             work_dir=work_dir,
-            settings=dict(parse_setting(text) for text in settings or ()),
+            settings=parse_settings(settings or ()),
             delta=None if delta is None else str(delta),
             runtime=runtime,
             level=level,
@@ -76,15 +78,49 @@ def certify(
         return _run(request, folder, as_json)
 
 
+def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
+    """Every `--set` as one mapping; raises InputError for a key that is given twice."""
+    settings: dict[str, Any] = {}
+    for text in texts:
+        key, value = parse_setting(text)
+        if key in settings:
+            raise InputError("setting", where="--set", got=f"{key} twice", expected="each key once")
+        settings[key] = value
+    return settings
+
+
 def parse_setting(text: str) -> tuple[str, Any]:
-    """`r=0.5` to ("r", 0.5): the value is read as JSON where it is JSON, else as the text it is."""
+    """`r=0.5` to ("r", 0.5): the value is read as JSON where it is JSON, else as the text it is. Raises InputError for
+    what a certificate, which is strict JSON, could not hold."""
     key, equals, value = text.partition("=")
     if not (key.isidentifier() and equals):
         raise InputError("setting", where="--set", got=text, expected="KEY=VALUE")
+    parsed = _parsed(key, value)
     try:
-        return key, json.loads(value)
+        json.dumps(parsed, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError as error:
+        expected = "finite numbers and text that is Unicode"
+        raise InputError("setting", where=f"--set {key}", got=ascii(value[:40]), expected=expected) from error
+    return key, parsed
+
+
+def _parsed(key: str, value: str) -> Any:
+    try:
+        parsed = json.loads(value)
+        deep = _depth(parsed) > MOST_NESTED
+    except RecursionError:
+        deep = True
     except ValueError:
-        return key, value
+        return value
+    if deep:
+        got, expected = f"{value[:20]}...", f"JSON nested at most {MOST_NESTED} deep"
+        raise InputError("setting", where=f"--set {key}", got=got, expected=expected)
+    return parsed
+
+
+def _depth(value: object) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_depth, inner), default=0)
 
 
 def _run(request: Request, folder: Path, as_json: bool) -> int:
@@ -94,14 +130,9 @@ def _run(request: Request, folder: Path, as_json: bool) -> int:
 
     file = Path(request.work_dir) / "request.json"
     file.write_text(request.to_json(), encoding="utf-8")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    log = folder.with_name(f"{folder.name}.log")
     try:
-        with closing(run_suite(file, log)) as events:
+        with closing(run_suite(file, Path(request.work_dir))) as events:
             record = show_progress(events)
-    except InputError:
-        log.unlink()
-        raise
     except SuiteDied as death:
         typer.echo(f"{death.text}\nvskipper: {death}", err=True)
         return 1

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Annotated, Final
 
 import typer
@@ -16,13 +19,12 @@ from vskipper.cli.replay import replay
 from vskipper.cli.verify import verify
 from vskipper.errors import InputError
 
-INTERRUPTED: Final = 130
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 app = typer.Typer(
     name="vskipper",
     help="Per-token layer skipping for serving engines, with the suite that proves it.",
     add_completion=False,
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -46,20 +48,49 @@ def options(
     """Options of the program itself."""
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 well, 1 refused or not granted, 2 bad input, 130 interrupted."""
+class Interrupted(BaseException):
+    """A signal asked the program to end. No Exception, so that nothing on the way takes it for a failure."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(signal.Signals(number).name)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Each of SIGNALS raises Interrupted, unless whoever started the program had it ignored, as nohup does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        # a second one would break off the cleaning up
+        for each in heard:
+            signal.signal(each, signal.SIG_IGN)
+        raise Interrupted(number)
+
+    heard = {each: signal.getsignal(each) for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN}
+    for each in heard:
+        signal.signal(each, interrupt)
     try:
-        code = app(
-            args=list(sys.argv[1:] if arguments is None else arguments), prog_name="vskipper", standalone_mode=False
-        )
+        yield
+    finally:
+        for each, before in heard.items():
+            signal.signal(each, before)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code: 0 well, 1 refused or not granted, 2 bad input, 128 and the number of the
+    signal that ended it."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with _interruptible():
+            code = app(args=given or ["--help"], prog_name="vskipper", standalone_mode=False)
     except InputError as error:
         return _fail(str(error), 2)
     except TyperException as error:
         return _fail(error.format_message(), error.exit_code)
-    except (Abort, KeyboardInterrupt):
-        code = INTERRUPTED
-    if code == INTERRUPTED:
-        return _fail("interrupted", INTERRUPTED)
+    except Abort:
+        return _fail("interrupted", 128 + signal.SIGINT)
+    except Interrupted as error:
+        return _fail("interrupted", 128 + error.number)
     return code if isinstance(code, int) else 0
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from typing import Annotated
 
 import typer
 
-from vskipper.suite import interpret_kernels_without_gpu, put_on_path
+from vskipper.suite import HYPOTHESIS_FOLDER, interpret_kernels_without_gpu, put_on_path
 
 
 def replay(
@@ -20,7 +22,9 @@ def replay(
     interpret_kernels_without_gpu()
     from conformance.replay import replay as run_again
 
-    failure = run_again(blob, policy=policy)
+    with tempfile.TemporaryDirectory(prefix="vskipper-") as folder:
+        os.environ[HYPOTHESIS_FOLDER] = folder
+        failure = run_again(blob, policy=policy)
     if failure is None:
         print("vskipper PASS")
         return 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +18,7 @@ from vskipper.errors import InputError
 from vskipper.suite import suite_environment
 
 RUNNER: Final = "conformance.runner"
+LOG: Final = "suite.log"
 TAIL: Final = 20
 GRACE: Final = 60.0
 
@@ -31,9 +34,13 @@ class SuiteDied(Exception):
         super().__init__(f"the suite ended with code {code} before it was done; its output is in {log}")
 
 
-def run_suite(request: Path, log: Path) -> Generator[dict[str, Any], None, None]:
-    """Yield each event up to and with `done`. Raises InputError that the suite reports, and SuiteDied."""
-    with log.open("w", encoding="utf-8") as sink, _started(request, sink) as process:
+def run_suite(request: Path, work_dir: Path) -> Generator[dict[str, Any], None, None]:
+    """Yield each event up to and with `done`. Raises InputError that the suite reports, and SuiteDied.
+
+    The log lies in work_dir; what an error still needs of it is kept in a temporary file.
+    """
+    log = work_dir / LOG
+    with log.open("w", encoding="utf-8") as sink, _started(request, work_dir, sink) as process:
         assert process.stdout is not None
         for line in process.stdout:
             event = _event(line)
@@ -42,16 +49,16 @@ def run_suite(request: Path, log: Path) -> Generator[dict[str, Any], None, None]
                 sink.flush()
                 continue
             if event["event"] == "error":
-                raise _input_error(event)
+                raise _input_error(event, log)
             yield event
             if event["event"] == "done":
                 return
         code = process.wait()
-    raise SuiteDied(code, log)
+    raise SuiteDied(code, _kept(log))
 
 
 @contextmanager
-def _started(request: Path, sink: IO[str]) -> Iterator[subprocess.Popen[str]]:
+def _started(request: Path, work_dir: Path, sink: IO[str]) -> Iterator[subprocess.Popen[str]]:
     """The process, in a group of its own, so that whoever interrupts leaves no worker behind."""
     process = subprocess.Popen(
         [sys.executable, "-m", RUNNER, str(request)],
@@ -60,7 +67,7 @@ def _started(request: Path, sink: IO[str]) -> Iterator[subprocess.Popen[str]]:
         text=True,
         encoding="utf-8",
         errors="replace",
-        env=suite_environment(),
+        env=suite_environment(work_dir),
         start_new_session=True,
     )
     try:
@@ -83,5 +90,15 @@ def _event(line: str) -> dict[str, Any] | None:
     return raw if isinstance(raw.get("event"), str) else None
 
 
-def _input_error(event: dict[str, Any]) -> InputError:
-    return InputError(event["what"], where=event["where"], got=event["got"], expected=event["expected"])
+def _input_error(event: dict[str, Any], log: Path) -> InputError:
+    expected = event["expected"]
+    if event["traceback"]:
+        expected = f"{expected}; the traceback is in {_kept(log)}"
+    return InputError(event["what"], where=event["where"], got=event["got"], expected=expected)
+
+
+def _kept(log: Path) -> Path:
+    """A copy that outlives the work folder."""
+    handle, name = tempfile.mkstemp(prefix="vskipper-", suffix=".log")
+    os.close(handle)
+    return Path(shutil.copyfile(log, name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import shorten
@@ -45,7 +46,8 @@ def print_outcome(certificate: Certificate, folder: Path) -> None:
     console.print(Text(f"{verdict}{', REDUCED' if reduced else ''}", style="bold green" if granted else "bold red"))
     minutes, seconds = divmod(round(certificate.manifest.seconds), 60)
     console.print(Text(f"total time: {minutes} min {seconds:02d} s"))
-    console.print(Text(f"certificate: {folder} (open report.html; re-check: vskipper verify {folder})"))
+    again = f"vskipper verify {shlex.quote(str(folder))}"
+    console.print(Text(f"certificate: {folder} (open report.html; re-check: {again})"))
 
 
 def clause_table(certificate: Certificate) -> Table:

@@ -15,7 +15,11 @@ def verify(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that vskipper certify wrote.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
 ) -> int:
-    """Re-check a certificate. Exit code 0 when it holds, 1 when it is refused, 2 when it is none."""
+    """Re-check a certificate. Exit code 0 when it holds, 1 when it is refused, 2 when it is none or cannot be read.
+
+    Nothing in a certificate is signed: that it holds shows that its files agree with each other and with what the level
+    demands, not that the run took place.
+    """
     put_on_path()
     from conformance.verify import verify as judge
 
@@ -24,7 +28,10 @@ def verify(
         print(json.dumps(verdict.to_json(), indent=2))
     elif verdict.ok:
         leaning = f", with {verdict.waivers} waived failures" if verdict.waivers else ""
-        print(f"{folder}: level {verdict.level} holds for {verdict.policy} on {verdict.model}{leaning}")
+        print(
+            f"{folder}: level {verdict.level} holds for {verdict.policy} on {verdict.model}, "
+            f"run on {' and '.join(verdict.runtimes)}{leaning}"
+        )
     else:
         for refusal in verdict.refusals:
             print(f"{folder}: {refusal}")
