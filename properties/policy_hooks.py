@@ -22,6 +22,8 @@ _REASONS = (
     ("host synchronisation", "host_synchronisation"),
     ("Python state", "python_state_changes"),
     ("raised", "hook_raised"),
+    ("writes into its input", "input_written"),
+    ("attention bit", "attention_bit_changed"),
     ("weights", "wrong_weights"),
     ("actions", "wrong_actions"),
     ("result", "wrong_result"),

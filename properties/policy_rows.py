@@ -17,6 +17,7 @@ from properties.property import Subject
 from properties.row_batch import row_batch
 from properties.values import hidden_values
 from vskipper.policy import Phase, Route, RowBatch
+from vskipper.validate import CheckedPolicy
 
 # how close w may lie to the threshold before rounding may turn it: in units of the dtype's epsilon
 TIE = 64.0
@@ -98,7 +99,9 @@ def streams(subject: Subject, case: RowsCase, layer: int, rows: Sequence[int], p
 
 
 def ask(policy: Any, subject: Subject, case: RowsCase, rows: Sequence[int], padding: int, **changed: Any) -> Decisions:
-    """One pass of `rows` through every routed layer; the decision of each (layer, row)."""
+    """One pass of `rows` through every routed layer; the decision of each (layer, row). Raises PolicyError for whatever
+    a hook raises or gets wrong."""
+    policy = CheckedPolicy(policy, subject.policy_name)
     state = policy.begin(batch_of_rows(subject, case, rows, padding, **changed))
     found: dict[tuple[int, int], Decision] = {}
     for layer in subject.model.routed_layers:

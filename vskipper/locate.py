@@ -39,6 +39,11 @@ def raised_at(traceback: TracebackType | None, files: frozenset[str], otherwise:
     return place
 
 
+def told(error: BaseException) -> str:
+    """What was raised, in words: its type, and its message where it has one."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
 def source_files(policy: object) -> frozenset[str]:
     """Files that define the policy's class and its bases, as code objects spell them."""
     members = [member for cls in type(policy).__mro__ for member in vars(cls).values()]

@@ -10,8 +10,9 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from vskipper.errors import InputError, PolicyError
-from vskipper.locate import location_of, raised_at
+from vskipper.locate import location_of, raised_at, told
 from vskipper.policy import PolicyCapabilities, PolicyContext, SkipPolicy
+from vskipper.registry_capabilities import checked_capabilities
 from vskipper.registry_settings import bind_settings
 
 GROUP = "vskipper.policies"
@@ -79,7 +80,7 @@ def load_policy(spec: str, context: PolicyContext, settings: Mapping[str, object
     factory = _import(spec, target)
     bound = bind_settings(spec, factory, settings or {})
     policy = _make(spec, factory, context, bound)
-    _check_hooks(spec, policy)
+    _check_hooks(spec, policy, checked_capabilities(spec, policy, context))
     return policy
 
 
@@ -88,11 +89,9 @@ def _import(spec: str, target: str) -> Callable[..., Any]:
     where = f"policy {spec}"
     try:
         found: Any = importlib.import_module(module_name)
-    except Exception as error:
-        got = f"{type(error).__name__}: {error}"
-        raise InputError(
-            "policy cannot be imported", where=where, got=got, expected=f"module {module_name!r}"
-        ) from error
+    except (Exception, SystemExit) as error:
+        expected = f"module {module_name!r}"
+        raise InputError("policy cannot be imported", where=where, got=told(error), expected=expected) from error
     for name in path.split("."):
         if not hasattr(found, name):
             expected = f"a class in {getattr(found, '__file__', None) or module_name}"
@@ -111,28 +110,22 @@ def _make(spec: str, factory: Callable[..., Any], context: PolicyContext, settin
         policy: SkipPolicy = factory(context, **settings)
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         place = location_of(factory)
         raise PolicyError(
             "raised while it was made",
             policy=spec,
             hook="__init__",
             location=raised_at(error.__traceback__, frozenset({place.rpartition(":")[0]}), place),
-            got=f"{type(error).__name__}: {error}",
+            got=told(error),
             expected="a policy",
         ) from error
     return policy
 
 
-def _check_hooks(spec: str, policy: SkipPolicy) -> None:
-    """Raise PolicyError for a missing capabilities or hook, or one that is no method."""
+def _check_hooks(spec: str, policy: SkipPolicy, capabilities: PolicyCapabilities) -> None:
+    """Raise PolicyError for a missing hook, or one that is no method."""
     place = location_of(type(policy))
-    capabilities = getattr(policy, "capabilities", None)
-    if not isinstance(capabilities, PolicyCapabilities):
-        got = "nothing" if capabilities is None else type(capabilities).__name__
-        raise PolicyError(
-            "missing", policy=spec, hook="capabilities", location=place, got=got, expected="PolicyCapabilities"
-        )
     for hook, parameters in _HOOKS.items():
         if hook == "project" and not capabilities.needs_projector:
             continue

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from vskipper.action import Action
-from vskipper.errors import InputError, PolicyError
-from vskipper.locate import hook_location, raised_at, source_files
+from vskipper.errors import PolicyError
+from vskipper.locate import hook_location, raised_at, source_files, told
 from vskipper.policy import GateMode, PolicyCapabilities, Route, RowBatch, SkipPolicy, SwiGLU
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedState:
+    """A pass: the policy's own state, the rows that count (valid [rows]), and by layer whether each one's attention
+    runs, as route decided."""
+
+    inner: Any
+    valid: Tensor
+    attention: dict[int, Tensor] = field(default_factory=dict)
 
 
 class CheckedPolicy:
-    """Wraps `policy`, named `name` in errors; hands on every hook it has, checked. An action's value and the weights of
-    a projector are looked at on the CPU only: nothing here synchronises a device."""
+    """Wraps `policy`, named `name` in errors; hands on every hook it has, checked. Values (actions, gate weights, what
+    an input holds) are looked at on the CPU only: nothing here synchronises a device."""
 
     def __init__(self, policy: SkipPolicy, name: str) -> None:
         self.wrapped = policy
@@ -26,25 +39,37 @@ class CheckedPolicy:
         if hasattr(policy, "swiglu"):
             self.swiglu = self._swiglu
 
-    def begin(self, batch: RowBatch) -> Any:
-        return self._call("begin", batch)
+    def begin(self, batch: RowBatch) -> CheckedState:
+        valid = batch.valid.clone()
+        inputs = [getattr(batch, item.name) for item in fields(batch)]
+        return CheckedState(inner=self._call_unwritten("begin", inputs, batch), valid=valid)
 
-    def route(self, layer: int, x: Tensor, state: Any) -> Route:
-        route = self._call("route", layer, x, state)
-        self._check_route("route", route, layer, x)
+    def route(self, layer: int, x: Tensor, state: CheckedState) -> Route:
+        route = self._call_unwritten("route", [x], layer, x, state.inner)
+        self._check_route("route", route, layer, x, state)
+        state.attention[layer] = route.actions & 1
         return route  # type: ignore[no-any-return]
 
-    def project(self, layer: int, y: Tensor, state: Any) -> Tensor:
+    def project(self, layer: int, y: Tensor, state: CheckedState) -> Tensor:
         """Zeros where the policy has no projector."""
         if not hasattr(self.wrapped, "project"):
             return torch.zeros_like(y)
-        projected = self._call("project", layer, y, state)
+        projected = self._call_unwritten("project", [y], layer, y, state.inner)
         self._check_tensor("project", f"layer {layer}, result", projected, y.dtype, y)
         return projected  # type: ignore[no-any-return]
 
-    def _route_mlp(self, layer: int, y: Tensor, state: Any) -> Route:
-        route = self._call("route_mlp", layer, y, state)
-        self._check_route("route_mlp", route, layer, y)
+    def _route_mlp(self, layer: int, y: Tensor, state: CheckedState) -> Route:
+        route = self._call_unwritten("route_mlp", [y], layer, y, state.inner)
+        self._check_route("route_mlp", route, layer, y, state)
+        first, second = state.attention[layer], route.actions & 1
+        if first.device.type == "cpu":
+            changed = ((first != second) & state.valid).nonzero().flatten().tolist()
+            if changed:
+                row, words = changed[0], ("skips", "runs")
+                got, expected = (f"row {row} {words[int(bits[row])]} attention" for bits in (second, first))
+                self._refuse(
+                    "route_mlp", f"layer {layer}, changes the attention bit", got, f"{expected}, as route said"
+                )
         return route  # type: ignore[no-any-return]
 
     def _swiglu(self, layer: int) -> SwiGLU:
@@ -63,12 +88,19 @@ class CheckedPolicy:
     def _call(self, hook: str, *arguments: Any) -> Any:
         try:
             return getattr(self.wrapped, hook)(*arguments)
-        except InputError:
-            raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise hook_error(self.wrapped, self.name, hook, error) from error
 
-    def _check_route(self, hook: str, route: Any, layer: int, x: Tensor) -> None:
+    def _call_unwritten(self, hook: str, inputs: list[Tensor], *arguments: Any) -> Any:
+        """Call a hook that may read `inputs` but not write into them."""
+        before = [tensor.clone() for tensor in inputs]
+        result = self._call(hook, *arguments)
+        for old, new in zip(before, inputs, strict=True):
+            if new.device.type == "cpu" and not same_bits(old, new):
+                self._refuse(hook, "writes into its input", "other values than it was given", "an input left as it was")
+        return result
+
+    def _check_route(self, hook: str, route: Any, layer: int, x: Tensor, state: CheckedState) -> None:
         if not isinstance(route, Route):
             self._refuse(hook, f"layer {layer}, result", type(route).__name__, "Route")
         self._check_tensor(hook, f"layer {layer}, actions", route.actions, torch.uint8, x[:, 0])
@@ -81,6 +113,15 @@ class CheckedPolicy:
             self._refuse(hook, f"layer {layer}, weights", got, declared)
         if route.weights is not None:
             self._check_tensor(hook, f"layer {layer}, weights", route.weights, x.dtype, x[:, 0])
+            if x.device.type == "cpu":
+                self._check_weights(hook, layer, route.weights, state.valid)
+
+    def _check_weights(self, hook: str, layer: int, weights: Tensor, valid: Tensor) -> None:
+        # written so that NaN, which compares as neither, is outside
+        outside = ~((weights >= 0) & (weights <= 1)) & valid
+        for row in outside.nonzero().flatten().tolist()[:1]:
+            got = f"{float(weights[row])} for row {row}"
+            self._refuse(hook, f"layer {layer}, weights", got, "from 0 to 1 for every valid row")
 
     def _check_codes(self, hook: str, layer: int, actions: Tensor) -> None:
         declared = {int(action) for action in self.capabilities.actions}
@@ -107,13 +148,21 @@ class CheckedPolicy:
         raise PolicyError(what, policy=self.name, hook=hook, location=place, got=got, expected=expected)
 
 
-def hook_error(policy: SkipPolicy, name: str, hook: str, error: Exception) -> PolicyError:
+def same_bits(one: Tensor, two: Tensor) -> bool:
+    """Whether shape, dtype and every bit are equal; NaN equals itself."""
+    if one.shape != two.shape or one.dtype != two.dtype:
+        return False
+    bits = _BITS[one.element_size()]
+    return torch.equal(one.view(bits), two.view(bits))
+
+
+def hook_error(policy: SkipPolicy, name: str, hook: str, error: BaseException) -> PolicyError:
     """What a hook raised, as the PolicyError that names the policy's own line."""
     return PolicyError(
         "raised",
         policy=name,
         hook=hook,
         location=raised_at(error.__traceback__, source_files(policy), hook_location(policy, hook)),
-        got=f"{type(error).__name__}: {error}",
+        got=told(error),
         expected="a result",
     )

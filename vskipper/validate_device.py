@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vskipper.errors import InputError, PolicyError
+from vskipper.errors import PolicyError
 from vskipper.host_waits import HostWait, watch_host
 from vskipper.locate import hook_location, source_files
 from vskipper.policy import RowBatch, SkipPolicy
@@ -43,11 +43,13 @@ def find_python_state(
     one, after the first had every chance to fill caches."""
     policy = _unwrapped(policy)
     name = name or type(policy).__name__
-    for _, call in _hooks(policy, batch, x, layers):
-        call()
+    for hook, call in _hooks(policy, batch, x, layers):
+        with _named(policy, name, hook, []):
+            call()
     state = python_state(policy)
     for hook, call in _hooks(policy, batch, x, layers):
-        call()
+        with _named(policy, name, hook, []):
+            call()
         after = python_state(policy)
         change = changed_state(state, after)
         if change is not None:
@@ -82,10 +84,10 @@ def _hooks(policy: SkipPolicy, batch: RowBatch, x: Tensor, layers: Sequence[int]
 @contextmanager
 def _named(policy: SkipPolicy, name: str, hook: str, waits: list[HostWait]) -> Iterator[None]:
     """Turn what the hook did into a PolicyError: its first wait, even one that it caught; else what it raised."""
-    failure: Exception | None = None
+    failure: BaseException | None = None
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         failure = error
     if waits:
         raise PolicyError(
@@ -96,7 +98,5 @@ def _named(policy: SkipPolicy, name: str, hook: str, waits: list[HostWait]) -> I
             got=waits[0].call,
             expected="work that stays on the device",
         )
-    if isinstance(failure, InputError):
-        raise failure
     if failure is not None:
         raise hook_error(policy, name, hook, failure) from failure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -110,6 +111,28 @@ class NoContext:
 class RaisesWhenMade(Fair):
     def __init__(self, context: PolicyContext) -> None:
         raise KeyError("no such tensor")
+
+
+class LeavesWhenMade(Fair):
+    def __init__(self, context: PolicyContext) -> None:
+        sys.exit("no licence")
+
+
+class RaisesWhenAsked(Fair):
+    @property
+    def capabilities(self) -> PolicyCapabilities:  # type: ignore[override]
+        declared: dict[str, PolicyCapabilities] = {}
+        return declared["promises"]
+
+
+class LacksWhenAsked(Fair):
+    @property
+    def capabilities(self) -> PolicyCapabilities:  # type: ignore[override]
+        return ().promises  # type: ignore[attr-defined,no-any-return]
+
+
+class NeedsRouter(Fair):
+    capabilities = PolicyCapabilities(needs_router=True)
 
 
 class Required(Fair):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 
 from tests.policies import broken
 from tests.policies.batches import context, router_tensors
+from vskipper.action import Action
 from vskipper.errors import InputError, PolicyError
 from vskipper.policies.random_skip import RandomSkip
-from vskipper.policy import SkipPolicy
+from vskipper.policy import PolicyCapabilities, SkipPolicy
 from vskipper.registry import BUILT_IN, GROUP, Registry, load_policy, policy_registry
 
 BROKEN = "tests.policies.broken"
@@ -69,6 +71,13 @@ def test_a_module_that_fails_says_how(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "failing_policy" not in sys.modules
 
 
+def test_a_module_that_leaves_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "leaving_policy.py").write_text("import sys\nsys.exit()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match=r"policy leaving_policy:P.*got SystemExit, expected module 'leaving_policy'"):
+        load_policy("leaving_policy:P", context())
+
+
 @pytest.mark.parametrize(
     ("name", "hook", "line", "got", "expected"),
     [
@@ -84,6 +93,9 @@ def test_a_module_that_fails_says_how(tmp_path: Path, monkeypatch: pytest.Monkey
         ),
         ("NoContext", "__init__", "class NoContext", "()", "(context, **settings)"),
         ("RaisesWhenMade", "__init__", 'raise KeyError("no such tensor")', "KeyError", "a policy"),
+        ("LeavesWhenMade", "__init__", 'sys.exit("no licence")', "SystemExit: no licence", "a policy"),
+        ("RaisesWhenAsked", "capabilities", 'declared["promises"]', "KeyError: 'promises'", "PolicyCapabilities"),
+        ("LacksWhenAsked", "capabilities", "().promises", "AttributeError", "PolicyCapabilities"),
     ],
 )
 def test_a_broken_class(name: str, hook: str, line: str, got: str, expected: str) -> None:
@@ -118,6 +130,47 @@ def test_settings_that_do_not_fit(spec: str, settings: dict[str, Any], words: st
 
 def test_none_where_the_signature_allows_it() -> None:
     load_policy("early-exit", context(), {"exit_layer": None})
+
+
+DECLARED: list[tuple[str, Any, str]] = [
+    ("actions", frozenset(), "a set of Action"),
+    ("actions", (Action.RUN,), "a set of Action"),
+    ("actions", frozenset({3}), "a set of Action"),
+    ("actions", frozenset({Action.SKIP_MLP}), "RUN among them"),
+    ("phases", frozenset(), "a set of Phase"),
+    ("phases", frozenset({0}), "a set of Phase"),
+    ("gate_modes", frozenset(), "a set of GateMode"),
+    ("gate_modes", "hard", "a set of GateMode"),
+    ("gate_modes", frozenset({"hard"}), "a set of GateMode"),
+    ("timing", "layer", "a Timing"),
+    ("deterministic", 1, "True or False"),
+    ("batch_invariant", "no", "True or False"),
+    ("chunk_invariant", None, "True or False"),
+    ("prefix_determined", 0, "True or False"),
+    ("tolerates_dense_prefix", "", "True or False"),
+    ("needs_router", 0, "True or False"),
+    ("needs_projector", None, "True or False"),
+    ("request_state_bytes", -1, "an int from 0"),
+    ("request_state_bytes", 1.0, "an int from 0"),
+    ("request_state_bytes", True, "an int from 0"),
+    ("needs_router", True, "a checkpoint with router tensors"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "expected"), DECLARED)
+def test_a_declaration_of_the_wrong_type(
+    field: str, value: Any, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broken.Fair, "capabilities", replace(PolicyCapabilities(), **{field: value}))
+    with pytest.raises(PolicyError, match=f"hook capabilities: field {field} ") as caught:
+        load_policy(f"{BROKEN}:Fair", context())
+    assert repr(value) in caught.value.got
+    assert expected in caught.value.expected
+    assert caught.value.location == f"{FILE}:{line_of('class Fair')}"
+
+
+def test_a_router_that_is_there() -> None:
+    load_policy(f"{BROKEN}:NeedsRouter", context(tensors=router_tensors()))
 
 
 def entry(name: str, value: str = f"{BROKEN}:Fair") -> EntryPoint:

@@ -257,3 +257,13 @@ def test_a_cache_that_the_first_pass_fills_is_allowed() -> None:
                 self.table = torch.zeros(4)
 
     run(find_python_state, Caches(context()))
+
+
+def test_what_a_hook_raises_is_named_by_both_searches() -> None:
+    class Leaves(Fair):
+        def route(self, layer: int, x: Tensor, state: Any) -> Route:
+            raise SystemExit(3)
+
+    for search in (find_synchronisation, find_python_state):
+        with pytest.raises(PolicyError, match=f"policy mine, hook route: raised .{__file__}:[1-9].*SystemExit: 3"):
+            run(search, Leaves(context()))

@@ -13,7 +13,7 @@ from properties.registry import by_id
 from properties.run import run_property
 from tests.properties.tiny_subject import subject_of
 from vskipper.action import Action
-from vskipper.policy import PolicyCapabilities, Route, RowBatch
+from vskipper.policy import Phase, PolicyCapabilities, Route, RowBatch, Timing
 
 
 class Spoilt:
@@ -68,6 +68,37 @@ class WrongWeights(Spoilt):
 class WrongProjection(Spoilt):
     def project(self, layer: int, y: Tensor, state: Any) -> Tensor:
         return super().project(layer, y, state)[:, :-1]
+
+
+class NoNumber(Spoilt):
+    def route(self, layer: int, x: Tensor, state: Any) -> Route:
+        route = super().route(layer, x, state)
+        assert route.weights is not None
+        return replace(route, weights=route.weights * torch.nan)
+
+
+class WritesInput(Spoilt):
+    def project(self, layer: int, y: Tensor, state: Any) -> Tensor:
+        projected = super().project(layer, y, state)
+        y.zero_()
+        return projected
+
+
+class ChangesAttention(Spoilt):
+    @property
+    def capabilities(self) -> PolicyCapabilities:
+        return replace(super().capabilities, timing=Timing.MID_LAYER)
+
+    def route_mlp(self, layer: int, y: Tensor, state: Any) -> Route:
+        route = self.route(layer, y, state)
+        return replace(route, actions=3 - route.actions)
+
+
+class RaisesInDecode(Spoilt):
+    def route(self, layer: int, x: Tensor, state: Any) -> Route:
+        if (state.phases == Phase.DECODE).any():
+            raise ValueError("no decode rows")
+        return super().route(layer, x, state)
 
 
 class OtherProjection(Spoilt):
@@ -152,6 +183,9 @@ CASES = [
     ("policy.declared", Undeclared, "undeclared_action"),
     ("policy.declared", WrongDtype, "wrong_actions"),
     ("policy.declared", WrongWeights, "wrong_weights"),
+    ("policy.declared", NoNumber, "wrong_weights"),
+    ("policy.declared", WritesInput, "input_written"),
+    ("policy.declared", ChangesAttention, "attention_bit_changed"),
     ("policy.declared", WrongProjection, "wrong_result"),
     ("policy.declared", OtherProjection, "swiglu_differs"),
     ("policy.declared", Raises, "hook_raised"),
@@ -182,6 +216,16 @@ def test_a_broken_hook_is_named_with_its_line() -> None:
     assert (facts["policy"], facts["hook"]) == ("flexidepth", "route")
     assert "test_detects_policy.py:" in str(facts["location"])
     assert "SKIP_ATTN" in str(facts["got"]) and "PROJECT_ONLY" in str(facts["expected"])
+
+
+@pytest.mark.parametrize("promise", ["deterministic", "batch_invariant", "prefix_determined"])
+def test_what_a_hook_raises_is_named_by_every_promise(promise: str) -> None:
+    outcome = run_property(by_id(f"policy.{promise}"), subject_of(spoil=RaisesInDecode), examples=40, seed=0)
+    assert outcome.violation is not None
+    facts = outcome.violation.facts
+    assert (outcome.violation.reason, facts["policy"], facts["hook"]) == ("hook_raised", "flexidepth", "route")
+    assert f"{__file__}:" in str(facts["location"])
+    assert (facts["got"], facts["expected"]) == ("ValueError: no decode rows", "a result")
 
 
 class DeclaresNothing(Spoilt):
