@@ -41,6 +41,7 @@ def decide(
         *_order(
             "results", "property", [need.property for need in must_pass.requirements], [r.property for r in results]
         ),
+        *_runtime_reasons(manifest, must_pass),
         *_result_reasons(manifest, must_pass, results),
         *_undecided(LEVEL_BY_ID[must_pass.level], results),
         *waiver_problems(waivers, results, date.fromisoformat(manifest.started[:10])),
@@ -82,12 +83,37 @@ def _order(table: str, kind: str, expected: Sequence[str], got: Sequence[str]) -
         yield f"{table}: order, entry {first + 1}: got {got[first]}, expected {expected[first]}"
 
 
+def _runtime_reasons(manifest: Manifest, must_pass: MustPass) -> Iterator[str]:
+    """The first runtime is the one that was asked for; the level says which others come with it."""
+    expected = must_pass.runtimes(manifest.runtimes[0])
+    if not expected:
+        yield f"runtime {manifest.runtimes[0]}: a control, which grants no level"
+    elif manifest.runtimes != expected:
+        yield f"runtimes: got {', '.join(manifest.runtimes)}, expected {', '.join(expected)}"
+
+
+def _subject_reasons(result: Result, expected: Sequence[str]) -> Iterator[str]:
+    """Merged results name their runtimes and models in the order in which these ended, so order is not compared."""
+    if not expected or result.status == Status.BLOCKED:
+        return
+    pairs = [subject.partition("/") for subject in expected]
+    for kind, got, names in (
+        ("runtime", result.runtime, {runtime for runtime, _, _ in pairs}),
+        ("model", result.model, {model for _, _, model in pairs}),
+    ):
+        # a model asked for may be a folder whose name holds a comma
+        if {got} != names and sorted(got.split(",")) != sorted(names):
+            yield f"{kind}: got {got}, expected {','.join(sorted(names))}"
+
+
 def _result_reasons(manifest: Manifest, must_pass: MustPass, results: Sequence[Result]) -> Iterator[str]:
     needs = {need.property: need for need in must_pass.requirements}
     for result in results:
         need = needs.get(result.property)
         if need is not None:
             name = f"{result.property} ({need.clause})"
+            for reason in _subject_reasons(result, need.subjects_of(manifest.runtimes[0], manifest.model.name)):
+                yield f"{name}: {reason}"
             for reason in _reasons_of(result, need, manifest.examples.get(result.property, 0)):
                 yield f"{name}: {reason}"
 
@@ -122,6 +148,12 @@ def _hollow(result: Result, need: Requirement, declared: int) -> Iterator[str]:
             yield f"passed but vacuous: counter {name} is {count}"
     if result.examples < declared:
         yield f"passed with {result.examples} examples, declared {declared}"
+    if result.seconds <= 0:
+        yield "passed in no time"
+    if need.compares == "margin" and result.margin is None:
+        yield "passed without a margin, and it compares with an envelope"
+    if need.compares == "bits" and result.margin is not None:
+        yield f"passed with a margin of {result.margin:g}, and it compares bits"
     if result.margin is not None and result.margin > 1:
         yield f"passed with a margin of {result.margin:g}, at most 1 is within the envelope"
     if result.failure is not None:
@@ -135,12 +167,24 @@ def _kill_reasons(must_pass: MustPass, kills: Sequence[Kill]) -> Iterator[str]:
     faults = {fault.fault: fault for fault in must_pass.faults}
     for kill in kills:
         if kill.fault in faults:
-            for reason in _survived(kill, faults[kill.fault]):
+            for reason in (*_row(kill, faults[kill.fault], must_pass), *_survived(kill, faults[kill.fault])):
                 yield f"fault {kill.fault}: {reason}"
     killers = {kill.killer for kill in kills if kill.outcomes.get(kill.killer, "").startswith("killed:")}
     for need in must_pass.requirements:
         if need.property not in killers:
             yield f"{need.property} ({need.clause}): killed no fault, so nothing shows that it can fail"
+
+
+def _row(kill: Kill, fault: SeededFault, must_pass: MustPass) -> Iterator[str]:
+    """The properties that the fault was held against are those it must be held against."""
+    named = {fault.killer, *fault.quiet}
+    expected = [n.property for n in must_pass.requirements if not fault.only_named or n.property in named]
+    for property in expected:
+        if property not in kill.outcomes:
+            yield f"outcomes: {property} is missing"
+    for property in kill.outcomes:
+        if property not in expected:
+            yield f"outcomes: {property} is not expected"
 
 
 def _survived(kill: Kill, fault: SeededFault) -> Iterator[str]:

@@ -8,42 +8,60 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, cast, get_args
 
 from conformance.clauses import LEVEL_BY_ID
 from vskipper.errors import InputError
 
 FOLDER: Final = Path(__file__).parent / "must_pass"
 OPTIONAL: Final = "if_supported"
+ONLY_NAMED: Final = "only_named"
+ASKED: Final = "asked"
+# an envelope always, bits always, or one of them as the runtime and the policy have it
+Compares = Literal["margin", "bits", "either"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """One property of a level. examples: at full strength. counters: must all be above 0. optional: a subject may
+    """One property of a level. examples: at full strength. counters: must all be above 0. subjects: what a structural
+    property runs on, `runtime/model` each, one tuple for each runtime that can be asked for, which it begins with; none
+    where it runs on the runtime and model asked for. compares: whether a pass has a margin. optional: a subject may
     lack the capability it needs, and is then reported as unsupported."""
 
     property: str
     clause: str
     examples: int
     counters: tuple[str, ...]
+    subjects: tuple[tuple[str, ...], ...] = ()
+    compares: Compares = "bits"
     optional: bool = False
 
+    def subjects_of(self, runtime: str, model: str) -> tuple[str, ...]:
+        """What it must have run on when this runtime and model are asked for; empty where the runtime has no list."""
+        if not self.subjects:
+            return (f"{runtime}/{model}",)
+        return next((each for each in self.subjects if each[0].partition("/")[0] == runtime), ())
+
     def line(self) -> str:
-        words = [self.property, self.clause, str(self.examples), ",".join(self.counters)]
+        subjects = "|".join(map(",".join, self.subjects)) or ASKED
+        words = [self.property, self.clause, str(self.examples), ",".join(self.counters), subjects, self.compares]
         return " ".join([*words, OPTIONAL] if self.optional else words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeededFault:
-    """One fault of a level. killer: the property that must detect it, for this reason. quiet: those that must not."""
+    """One fault of a level. killer: the property that must detect it, for this reason. quiet: those that must not.
+    only_named: held against these alone, not against every property."""
 
     fault: str
     killer: str
     reason: str
     quiet: tuple[str, ...]
+    only_named: bool = False
 
     def line(self) -> str:
-        return " ".join([self.fault, self.killer, self.reason, ",".join(self.quiet) or "-"])
+        words = [self.fault, self.killer, self.reason, ",".join(self.quiet) or "-"]
+        return " ".join([*words, ONLY_NAMED] if self.only_named else words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +71,11 @@ class MustPass:
     level: str
     requirements: tuple[Requirement, ...]
     faults: tuple[SeededFault, ...]
+
+    def runtimes(self, asked: str) -> tuple[str, ...]:
+        """Those that the level runs on when `asked` is, itself first; empty for one that can be granted nothing."""
+        subjects = [subject for need in self.requirements if need.subjects for subject in need.subjects_of(asked, "")]
+        return tuple(dict.fromkeys(subject.partition("/")[0] for subject in subjects))
 
 
 def load_must_pass(level: str) -> MustPass:
@@ -86,30 +109,34 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _requirement(path: Path, number: int, words: list[str]) -> Requirement:
-    optional = words[4:] == [OPTIONAL]
-    if len(words) != 4 + optional or not words[2].isdigit():
+    optional = words[6:] == [OPTIONAL]
+    if len(words) != 6 + optional or not words[2].isdigit() or words[5] not in get_args(Compares):
         raise InputError(
             "must-pass line",
             where=f"{path.name}:{number}",
             got=" ".join(words),
-            expected=f"property clause examples counter,counter [{OPTIONAL}]",
+            expected=f"property clause examples counter,counter runtime/model,runtime/model|... (or {ASKED}) "
+            f"{'/'.join(get_args(Compares))} [{OPTIONAL}]",
         )
     return Requirement(
         property=words[0],
         clause=words[1],
         examples=int(words[2]),
         counters=tuple(words[3].split(",")),
+        subjects=() if words[4] == ASKED else tuple(tuple(each.split(",")) for each in words[4].split("|")),
+        compares=cast(Compares, words[5]),
         optional=optional,
     )
 
 
 def _fault(path: Path, number: int, words: list[str]) -> SeededFault:
-    if len(words) != 4:
+    only_named = words[4:] == [ONLY_NAMED]
+    if len(words) != 4 + only_named:
         raise InputError(
             "fault line",
             where=f"{path.name}:{number}",
             got=" ".join(words),
-            expected="fault killer reason quiet,quiet (or -)",
+            expected=f"fault killer reason quiet,quiet (or -) [{ONLY_NAMED}]",
         )
     quiet = () if words[3] == "-" else tuple(words[3].split(","))
-    return SeededFault(fault=words[0], killer=words[1], reason=words[2], quiet=quiet)
+    return SeededFault(fault=words[0], killer=words[1], reason=words[2], quiet=quiet, only_named=only_named)

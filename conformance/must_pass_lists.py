@@ -6,12 +6,31 @@ from dataclasses import fields
 from typing import Final
 
 from conformance.faults.registry import FAULTS
-from conformance.must_pass import FOLDER, Requirement, SeededFault, render
+from conformance.must_pass import FOLDER, Compares, Requirement, SeededFault, render
+from conformance.runner.items import VARIANTS
 from properties.property import Property
 from properties.registry import CORE
 
-PROPERTIES_HEAD: Final = "level core: property clause examples counters [if_supported]"
-FAULTS_HEAD: Final = "level core: fault killer reason quiet"
+PROPERTIES_HEAD: Final = "level core: property clause examples counters subjects compares [if_supported]"
+FAULTS_HEAD: Final = "level core: fault killer reason quiet [only_named]"
+# the oracle against itself certifies nothing
+CONTROL: Final = "reference"
+ENVELOPES: Final = frozenset(
+    {
+        "kv.own_layer",
+        "map.fresh",
+        "map.row_order",
+        "map.layout",
+        "map.batch",
+        "sem.outputs",
+        "gate.routes",
+        "gate.mode",
+        "pad.inert",
+        "model.outputs",
+    }
+)
+# bits where the runtime's dense mode has the same kernels; weights where the policy has a gate
+EITHER: Final = frozenset({"sem.all_run_is_dense", "model.all_run_is_dense", "model.routes"})
 
 
 def lists() -> dict[str, str]:
@@ -20,7 +39,10 @@ def lists() -> dict[str, str]:
         "core.txt": render(PROPERTIES_HEAD, [requirement(property) for property in CORE]),
         "core_faults.txt": render(
             FAULTS_HEAD,
-            [SeededFault(fault=f.id, killer=f.killer, reason=f.reason, quiet=f.quiet) for f in FAULTS],
+            [
+                SeededFault(fault=f.id, killer=f.killer, reason=f.reason, quiet=f.quiet, only_named=f.only_named)
+                for f in FAULTS
+            ],
         ),
     }
 
@@ -33,8 +55,26 @@ def requirement(property: Property) -> Requirement:
         clause=property.clause,
         examples=property.examples,
         counters=property.counters,
+        subjects=_subjects(property),
+        compares=_compares(property),
         optional=property.unsupported is not always,
     )
+
+
+def _subjects(property: Property) -> tuple[tuple[str, ...], ...]:
+    if property.scope != "structure":
+        return ()
+    return tuple(
+        tuple(f"{v.runtime}/{v.model}" for v in variants if v.only is None or property.id in v.only)
+        for asked, variants in VARIANTS.items()
+        if asked != CONTROL
+    )
+
+
+def _compares(property: Property) -> Compares:
+    if property.id in EITHER:
+        return "either"
+    return "margin" if property.id in ENVELOPES else "bits"
 
 
 if __name__ == "__main__":

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError, validators
+from jsonschema.protocols import Validator
 
 FOLDER: Final = Path(__file__).parent / "schema"
 
 
 class Damaged(Exception):
     """A record that cannot be read; the message says where and why, in one line."""
+
+
+def _pattern(_: Validator, pattern: str, value: Any, __: Any) -> Iterator[ValidationError]:
+    # the standard's search lets a line end follow the `$`
+    if isinstance(value, str) and not re.fullmatch(pattern, value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+# 1.0 is no integer here: what reads the records afterwards tells them apart
+STRICT: Final[type[Validator]] = validators.extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    validators={"pattern": _pattern},
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int),
+)
 
 
 def parse(text: str, where: str) -> Any:
@@ -36,8 +53,8 @@ def valid(raw: Any, schema: str, where: str) -> Any:
 
 
 @cache
-def _validator(schema: str) -> Draft202012Validator:
-    return Draft202012Validator(json.loads((FOLDER / f"{schema}.schema.json").read_text(encoding="utf-8")))
+def _validator(schema: str) -> Validator:
+    return STRICT(json.loads((FOLDER / f"{schema}.schema.json").read_text(encoding="utf-8")))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from datetime import date
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from conformance.waivers import parse_waivers
 from vskipper import __version__
 from vskipper.errors import InputError
 
+SUITE: Final = re.compile(r"[0-9A-Za-z.+-]{1,40}")
 SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([\w.]+)")
 
 
@@ -35,6 +36,7 @@ class Verdict:
     policy: str
     model: str
     refusals: tuple[str, ...]
+    runtimes: tuple[str, ...] = ()
     waivers: int = 0
 
     @property
@@ -42,11 +44,30 @@ class Verdict:
         return not self.refusals
 
     def to_json(self) -> dict[str, Any]:
-        return {"ok": self.ok, **asdict(self), "refusals": list(self.refusals)}
+        return {"ok": self.ok, **asdict(self), "refusals": list(self.refusals), "runtimes": list(self.runtimes)}
 
 
 def verify(folder: Path, must_pass: MustPass | None = None) -> Verdict:
-    """Judge a certificate folder. Raises InputError when it is none, or when its contract is newer than ours."""
+    """Judge a certificate folder. Raises InputError when it is none, cannot be read, or its contract is newer than
+    ours."""
+    try:
+        verdict = _verify(folder, must_pass)
+    except OSError as error:
+        raise InputError(
+            "certificate cannot be read",
+            where=error.filename or folder,
+            got=error.strerror or error,
+            expected="a folder and files that can be read",
+        ) from error
+    return replace(verdict, refusals=tuple(map(_one_line, verdict.refusals)))
+
+
+def _one_line(text: str) -> str:
+    """What a certificate says is printed, so nothing in it may end a line or steer a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _verify(folder: Path, must_pass: MustPass | None) -> Verdict:
     if not (folder.is_dir() and (folder / MANIFEST).is_file() and (folder / SUMS).is_file()):
         raise InputError(
             "not a certificate",
@@ -84,13 +105,12 @@ def _judge(
         *decision.reasons,
         *_report_refusals(texts, manifest, results, kills, demands, decision),
     )
-    if found and manifest.suite_version != __version__:
-        found = (*found, f"written by suite {manifest.suite_version}, judged by {__version__}: try that version")
     return Verdict(
         level=LEVEL_BY_ID[manifest.level].title,
         policy=manifest.policy.spec,
         model=manifest.model.name,
         refusals=found,
+        runtimes=manifest.runtimes,
         waivers=len(waivers),
     )
 
@@ -144,11 +164,13 @@ def _text(folder: Path, name: str) -> str:
 
 
 def _records(texts: dict[str, str]) -> tuple[Manifest, tuple[Result, ...], tuple[Kill, ...]]:
-    manifest = valid(parse(texts[MANIFEST], MANIFEST), "manifest", MANIFEST)
+    manifest = parse(texts[MANIFEST], MANIFEST)
+    _refuse_other_suite(manifest)
+    manifest = valid(manifest, "manifest", MANIFEST)
     if manifest["contract_version"] != CONTRACT_VERSION:
         raise Damaged(f"{MANIFEST}: got contract {manifest['contract_version']}, expected {CONTRACT_VERSION}")
     try:
-        date.fromisoformat(manifest["started"][:10])
+        datetime.fromisoformat(manifest["started"])
     except ValueError as error:
         raise Damaged(f"{MANIFEST}, started: {error}") from error
     results = []
@@ -157,6 +179,14 @@ def _records(texts: dict[str, str]) -> tuple[Manifest, tuple[Result, ...], tuple
         results.append(Result.from_json(valid(parse(line, where), "result", where)))
     kills = valid(parse(texts[KILLS], KILLS), "kill_matrix", KILLS)["kills"]
     return Manifest.from_json(manifest), tuple(results), tuple(Kill.from_json(kill) for kill in kills)
+
+
+def _refuse_other_suite(manifest: Any) -> None:
+    """Another suite has other lists and another report, so its certificate cannot be held against ours."""
+    version = manifest.get("suite_version") if isinstance(manifest, dict) else None
+    if isinstance(version, str) and version != __version__:
+        said = version if SUITE.fullmatch(version) else repr(version)[:80]
+        raise Damaged(f"{MANIFEST}: written by suite {said}, this is {__version__}: verify it with vskipper=={said}")
 
 
 def _contradictions(manifest: Manifest, results: Sequence[Result], decision: Decision) -> Iterator[str]:
@@ -171,11 +201,25 @@ def _contradictions(manifest: Manifest, results: Sequence[Result], decision: Dec
     for result in results:
         if not set(result.runtime.split(",")) <= set(manifest.runtimes):
             yield f"{result.property} ({result.clause}): runtime {result.runtime} is not in the manifest"
+    yield from _implausible(manifest)
     layers = manifest.model.routed_layers
-    if manifest.sample_tape and layers and len(layers) != len(manifest.sample_tape):
+    if not layers:
+        yield f"{MANIFEST}: no routed layer"
+    if (manifest.sample_tape or manifest.granted) and len(layers) != len(manifest.sample_tape):
         yield f"{MANIFEST}: sample tape of {len(manifest.sample_tape)} layers, expected {len(layers)} routed layers"
     if len({len(row) for row in manifest.sample_tape}) > 1:
         yield f"{MANIFEST}: sample tape is ragged"
+
+
+def _implausible(manifest: Manifest) -> Iterator[str]:
+    """Where the manifest says what no run could."""
+    for name, text in (("policy.spec", manifest.policy.spec), ("model.name", manifest.model.name)):
+        if not text.isprintable():
+            yield f"{MANIFEST}, {name}: not printable: {text}"
+    if datetime.fromisoformat(manifest.started) > datetime.now(UTC) + timedelta(days=1):
+        yield f"{MANIFEST}, started: {manifest.started} is in the future"
+    if manifest.seconds <= 0:
+        yield f"{MANIFEST}, seconds: {manifest.seconds:g}, and there are results"
 
 
 def _report_refusals(
@@ -186,9 +230,8 @@ def _report_refusals(
     must_pass: MustPass,
     decision: Decision,
 ) -> Iterator[str]:
-    """The report must be the one that these records render to; another suite version may lay it out differently."""
-    if manifest.suite_version == __version__:
-        expected = file_texts(manifest, results, kills, texts[WAIVERS], must_pass, decision)
-        for name in (REPORT, MANIFEST, RESULTS, KILLS):
-            if texts[name] != expected[name]:
-                yield f"{name}: differs from what the records render to"
+    """The report must be the one that these records render to."""
+    expected = file_texts(manifest, results, kills, texts[WAIVERS], must_pass, decision)
+    for name in (REPORT, MANIFEST, RESULTS, KILLS):
+        if texts[name] != expected[name]:
+            yield f"{name}: differs from what the records render to"

@@ -156,7 +156,7 @@ def _without_padding(case: ScheduleCase) -> ScheduleCase:
     return replace(case, steps=tuple(replace(step, padding=0, fill="zero") for step in case.steps))
 
 
-_oracles: OrderedDict[tuple[int, str, torch.dtype], tuple[object, Oracle]] = OrderedDict()
+_oracles: OrderedDict[tuple[int, int, torch.dtype], tuple[object, Oracle]] = OrderedDict()
 
 
 def oracle_of(subject: Subject) -> Oracle:

@@ -6,13 +6,16 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from conformance.certificate import Certificate, write_certificate
 from conformance.must_pass import MustPass, Requirement, SeededFault
 from conformance.record import Failure, Kill, Machine, Manifest, ModelIdentity, PolicyIdentity, Result, Status
 from vskipper import __version__
 
-NEEDS = (
+STRUCTURE: Final = (("torch/tiny-llama",), ("triton/tiny-llama",))
+KERNEL: Final = (("torch/tiny-llama", "triton/tiny-llama"), ("triton/tiny-llama",))
+DEMANDS = (
     Requirement(property="kv.complete", clause="KV-1", examples=40, counters=("project_rows", "skip_rows")),
     Requirement(property="kv.footprint", clause="KV-2", examples=40, counters=("guarded_bytes",)),
     Requirement(property="kv.provenance", clause="KV-3", examples=40, counters=("layers_checked",)),
@@ -31,6 +34,14 @@ NEEDS = (
     Requirement(property="work.counts", clause="WORK-1", examples=30, counters=("routed_layers",)),
     Requirement(property="input.refused", clause="IN-1", examples=20, counters=("bad_inputs",)),
 )
+NEEDS = tuple(
+    replace(
+        need,
+        subjects=() if need.clause.startswith("SEM") else KERNEL if need.property == "map.partition" else STRUCTURE,
+        compares="margin" if need.property == "sem.envelope" else "bits",
+    )
+    for need in DEMANDS
+)
 FAULTS = tuple(
     SeededFault(
         fault=f"{need.property.replace('.', '_')}_{kind}",
@@ -39,6 +50,7 @@ FAULTS = tuple(
         quiet=tuple(
             p for p in dict.fromkeys(("sem.envelope", NEEDS[(index + 5) % len(NEEDS)].property)) if p != need.property
         ),
+        only_named=need.property == "work.counts",
     )
     for index, need in enumerate(NEEDS)
     for kind in ("first", "second")
@@ -109,7 +121,7 @@ def _manifest() -> Manifest:
         level="core",
         policy=PolicyIdentity(spec="random-skip", settings={"r": 0.5, "d": 0.5, "seed": 7}, source_hash="3f" * 32),
         model=ModelIdentity(name="smollm2", digest="a1" * 32, routed_layers=layers),
-        runtimes=("torch",),
+        runtimes=("torch", "triton"),
         versions={"python": "3.11.7", "torch": "2.13.0", "triton": "3.7.1", "numpy": "2.4.6", "hypothesis": "6.150.0"},
         machine=Machine(platform="Linux-6.1.0-x86_64-with-glibc2.36"),
         page_sizes=(1, 16, 64),
@@ -127,11 +139,11 @@ def _result(need: Requirement, index: int) -> Result:
         property=need.property,
         clause=need.clause,
         status=Status.PASSED,
-        runtime="torch",
-        model="smollm2" if need.clause.startswith("SEM") else "tiny-llama",
+        runtime="torch,triton" if need.subjects == KERNEL else "torch",
+        model="tiny-llama" if need.subjects else "smollm2",
         examples=need.examples,
         counters={name: 17 * (index + 1) ** 2 for name in need.counters},
-        seconds=1.5 * index,
+        seconds=1.5 * (index + 1),
         margin=0.31 if need.property == "sem.envelope" else None,
     )
 
@@ -140,6 +152,8 @@ def _kill(fault: SeededFault, index: int) -> Kill:
     outcomes = {need.property: "quiet" for need in NEEDS}
     others = [need.property for need in NEEDS if need.property not in fault.quiet]
     outcomes |= {others[(index * 5) % len(others)]: "killed:other_reason", fault.killer: f"killed:{fault.reason}"}
+    if fault.only_named:
+        outcomes = {name: said for name, said in outcomes.items() if name in (fault.killer, *fault.quiet)}
     return Kill.judged(
         fault=fault.fault,
         source=f"sglang#{20000 + index}",
