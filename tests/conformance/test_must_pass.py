@@ -43,7 +43,9 @@ def test_a_level_without_a_list_is_refused_with_those_that_have_one(lists: Path,
         load_must_pass(level)
 
 
-@pytest.mark.parametrize("line", ["a.b", "a.b KV-1 x seen", "a.b KV-1 3 seen maybe"])
+@pytest.mark.parametrize(
+    "line", ["a.b", "a.b KV-1 x seen", "a.b KV-1 3 seen asked maybe", "a.b KV-1 3 seen asked bits maybe"]
+)
 def test_a_malformed_line_is_named(lists: Path, line: str) -> None:
     (lists / "core.txt").write_text(f"# head\n{line}\n")
     with pytest.raises(InputError, match=r"core\.txt:2"):

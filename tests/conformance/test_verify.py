@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from conformance.certificate import FILES, KILLS, MANIFEST, REPORT, RESULTS, SUMS, WAIVERS, dump, sums_text
+from conformance.certificate import FILES, KILLS, MANIFEST, REPORT, RESULTS, SUMS, WAIVERS, dump, file_texts, sums_text
+from conformance.judge import Decision
+from conformance.record import Kill, Manifest, Result
 from conformance.verify import Verdict, verify
-from tests.conformance.sample import MUST_PASS, WAIVER, failed, good_run
+from tests.conformance.sample import FAULTS, MUST_PASS, WAIVER, failed, good_run
 from vskipper.errors import InputError
 
 
@@ -43,6 +45,7 @@ def test_a_good_certificate_holds(folder: Path) -> None:
     verdict = judge(folder)
     assert verdict.ok, verdict.refusals
     assert (verdict.level, verdict.policy, verdict.model, verdict.waivers) == ("Core", "random-skip", "smollm2", 1)
+    assert verdict.runtimes == ("torch", "triton")
 
 
 @pytest.mark.parametrize("name", [*FILES, SUMS])
@@ -146,6 +149,12 @@ CONSISTENT = [
     (MANIFEST, manifest(reduced=True), "reduced: got True, expected False"),
     (MANIFEST, manifest(level="gold"), "gold"),
     (MANIFEST, manifest(contract_version=0), "contract_version"),
+    (MANIFEST, manifest(contract_version=1.0), "1.0 is not of type 'integer'"),
+    (MANIFEST, manifest(contract_version=True), "True is not of type 'integer'"),
+    (MANIFEST, lambda m: m["model"].update(digest="a1" * 32 + "\n"), "model.digest"),
+    (MANIFEST, manifest(started="2026-01-31T25:00:00Z"), "started"),
+    (MANIFEST, lambda m: m["examples"].update({"kv.complete": 10**9 + 1}), "examples.kv.complete"),
+    (RESULTS, result(0, examples=10**9 + 1), "examples"),
     (MANIFEST, manifest(started="2026-02-30T00:00:00Z"), "started"),
     (MANIFEST, manifest(started="2030-01-01T00:00:00Z"), "expired on 2027-01-01"),
     (MANIFEST, manifest(policy={"spec": "better", "settings": {}, "source_hash": "0" * 64}), REPORT),
@@ -237,10 +246,96 @@ def test_an_honest_failure_is_refused_with_its_reason(tmp_path: Path) -> None:
     )
 
 
-def test_a_certificate_of_another_suite_version_is_refused_with_the_version_that_can(folder: Path) -> None:
-    edit(folder, MANIFEST, manifest(suite_version="9.9.9"))
-    refused(folder, "written by suite 9.9.9")
-    refused(folder, "verify it with vskipper==9.9.9")
+@pytest.mark.parametrize(("version", "said"), [("9.9.9", "vskipper==9.9.9"), ("9\n\x1b[2J", r"'9\n\x1b[2J'")])
+def test_a_certificate_of_another_suite_version_is_refused_with_the_version_to_install(
+    folder: Path, version: str, said: str
+) -> None:
+    edit(folder, MANIFEST, manifest(suite_version=version, a_field_of_that_version=1))
+    refused(folder, said)
+
+
+def forge(folder: Path, name: str, change: Callable[[Any], Any]) -> None:
+    """Change one record, then write everything anew as certify does, report and hashes included."""
+    edit(folder, name, change)
+    results = tuple(Result.from_json(json.loads(line)) for line in (folder / RESULTS).read_text().splitlines())
+    kills = tuple(Kill.from_json(raw) for raw in json.loads((folder / KILLS).read_text())["kills"])
+    said = Manifest.from_json(json.loads((folder / MANIFEST).read_text()))
+    decision = Decision(reduced=False, reasons=())
+    texts = file_texts(said, results, kills, (folder / WAIVERS).read_text(), MUST_PASS, decision)
+    for file, text in texts.items():
+        (folder / file).write_text(text)
+    rehash(folder)
+
+
+def everywhere(**fields: Any) -> Callable[[list[dict[str, Any]]], Any]:
+    return lambda records: [record.update(fields) for record in records]
+
+
+def outcomes(index: int, change: Callable[[dict[str, str]], Any]) -> Callable[[dict[str, Any]], None]:
+    return lambda record: change(record["kills"][index]["outcomes"])
+
+
+ONLY_NAMED = next(index for index, fault in enumerate(FAULTS) if fault.only_named)
+FORGED = [
+    (RESULTS, result(0, runtime="triton"), "kv.complete (KV-1): runtime: got triton, expected torch"),
+    (RESULTS, result(0, runtime="torch,torch"), "runtime: got torch,torch, expected torch"),
+    (RESULTS, result(4, runtime="torch"), "map.partition (MAP-1): runtime: got torch, expected torch,triton"),
+    (RESULTS, result(8, runtime="torch,triton"), "sem.envelope (SEM-1): runtime: got torch,triton, expected torch"),
+    (RESULTS, result(8, model="tiny-llama"), "sem.envelope (SEM-1): model: got tiny-llama, expected smollm2"),
+    (RESULTS, everywhere(model="alien"), "kv.complete (KV-1): model: got alien, expected tiny-llama"),
+    (MANIFEST, manifest(runtimes=["reference"]), "runtime reference: a control, which grants no level"),
+    (MANIFEST, manifest(runtimes=["reference", "torch", "triton"]), "runtime reference: a control"),
+    (MANIFEST, manifest(runtimes=["triton"]), "kv.complete (KV-1): runtime: got torch, expected triton"),
+    (MANIFEST, manifest(runtimes=["torch"]), "runtimes: got torch, expected torch, triton"),
+    (RESULTS, result(8, margin=None), "sem.envelope (SEM-1): passed without a margin"),
+    (RESULTS, result(0, margin=0.5), "kv.complete (KV-1): passed with a margin of 0.5, and it compares bits"),
+    (RESULTS, result(0, seconds=0), "kv.complete (KV-1): passed in no time"),
+    (MANIFEST, manifest(seconds=0), "seconds: 0"),
+    (MANIFEST, manifest(sample_tape=[]), "sample tape of 0 layers, expected 26"),
+    (MANIFEST, lambda m: m["model"].update(routed_layers=[]), "no routed layer"),
+    (MANIFEST, manifest(started="2999-01-01T00:00:00Z"), "started: 2999-01-01T00:00:00Z is in the future"),
+    (
+        MANIFEST,
+        lambda m: m["model"].update(name="smollm2\nall holds"),
+        r"model.name: not printable: smollm2\nall holds",
+    ),
+    (MANIFEST, lambda m: m["policy"].update(spec="x\x1b[2J"), r"policy.spec: not printable: x\x1b[2J"),
+    (KILLS, outcomes(0, lambda o: o.pop("work.counts")), "outcomes: work.counts is missing"),
+    (KILLS, outcomes(0, lambda o: o.update({"made.up": "quiet"})), "outcomes: made.up is not expected"),
+    (KILLS, outcomes(0, lambda o: o.update({"made\nup": "quiet"})), r"outcomes: made\nup is not expected"),
+    (
+        KILLS,
+        outcomes(ONLY_NAMED, lambda o: o.update({"kv.provenance": "quiet"})),
+        "outcomes: kv.provenance is not expected",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "said"), FORGED)
+def test_a_changed_record_is_refused_although_hashes_and_report_fit(
+    folder: Path, name: str, change: Callable[[Any], None], said: str
+) -> None:
+    forge(folder, name, change)
+    refused(folder, said)
+
+
+def test_a_run_of_the_oracle_alone_is_a_control(folder: Path) -> None:
+    forge(folder, RESULTS, everywhere(runtime="reference"))
+    forge(folder, MANIFEST, manifest(runtimes=["reference"]))
+    refused(folder, "runtime reference: a control, which grants no level")
+
+
+@pytest.mark.parametrize("name", [MANIFEST, REPORT, SUMS])
+def test_what_cannot_be_read_cannot_be_judged(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(path: Path, *args: Any, **kwargs: Any) -> Any:
+        if path.name == name:
+            raise PermissionError(13, "Permission denied", str(path))
+        return real_open(path, *args, **kwargs)
+
+    real_open = Path.open
+    monkeypatch.setattr(Path, "open", opened)
+    with pytest.raises(InputError, match=rf"cannot be read \[.*{name}\]: got Permission denied"):
+        judge(folder)
 
 
 def test_a_level_without_a_must_pass_list_is_refused(folder: Path) -> None:
