@@ -45,5 +45,13 @@ def test_it_certifies_from_another_folder(site: Path, tmp_path: Path) -> None:
     assert ran.returncode == 1
     verdict = run(site, tmp_path, "vskipper", "verify", "certificate", "--json")
     assert json.loads(verdict.stdout)["level"] == "Core", verdict.stdout + verdict.stderr
-    log = (tmp_path / "certificate.log").read_text()
-    assert str(ROOT) not in log
+    assert [path.name for path in tmp_path.iterdir()] == ["certificate"]
+    found = subprocess.run(
+        [sys.executable, "-c", "from vskipper.suite import suite_root; print(suite_root())"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert Path(found.stdout.strip()) == site / "vskipper" / "_suite"
