@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Final
 
 from conformance.faults.registry import FAULTS
-from conformance.must_pass import FOLDER, Compares, Requirement, SeededFault, render
+from conformance.must_pass import FOLDER, Requirement, SeededFault, render
 from conformance.runner.items import VARIANTS
 from properties.property import Property
 from properties.registry import CORE
@@ -15,22 +15,6 @@ PROPERTIES_HEAD: Final = "level core: property clause examples counters subjects
 FAULTS_HEAD: Final = "level core: fault killer reason quiet [only_named]"
 # the oracle against itself certifies nothing
 CONTROL: Final = "reference"
-ENVELOPES: Final = frozenset(
-    {
-        "kv.own_layer",
-        "map.fresh",
-        "map.row_order",
-        "map.layout",
-        "map.batch",
-        "sem.outputs",
-        "gate.routes",
-        "gate.mode",
-        "pad.inert",
-        "model.outputs",
-    }
-)
-# bits where the runtime's dense mode has the same kernels; weights where the policy has a gate
-EITHER: Final = frozenset({"sem.all_run_is_dense", "model.all_run_is_dense", "model.routes"})
 
 
 def lists() -> dict[str, str]:
@@ -56,7 +40,7 @@ def requirement(property: Property) -> Requirement:
         examples=property.examples,
         counters=property.counters,
         subjects=_subjects(property),
-        compares=_compares(property),
+        compares=property.compares,
         optional=property.unsupported is not always,
     )
 
@@ -69,12 +53,6 @@ def _subjects(property: Property) -> tuple[tuple[str, ...], ...]:
         for asked, variants in VARIANTS.items()
         if asked != CONTROL
     )
-
-
-def _compares(property: Property) -> Compares:
-    if property.id in EITHER:
-        return "either"
-    return "margin" if property.id in ENVELOPES else "bits"
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ from vskipper.policy import SkipPolicy
 from vskipper.registry import load_policy
 
 FIXTURE_POLICY = "flexidepth"
-TINY_MODELS = ("tiny-llama", "tiny-qwen3")
 RUNTIMES = ("reference", "torch", "triton")
 
 

@@ -160,6 +160,7 @@ GATE_ROUTES = Property(
     cases=_rows,
     check=check_routes,
     counters=("run_rows", "project_rows"),
+    compares="margin",
     examples=60,
     unsupported=not_flexidepth,
 )
@@ -180,5 +181,6 @@ GATE_MODE = Property(
     cases=mode_cases,
     check=check_mode,
     counters=("rows_where_modes_differ",),
+    compares="margin",
     examples=40,
 )

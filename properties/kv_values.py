@@ -109,5 +109,6 @@ KV_OWN_LAYER = Property(
     cases=cases,
     check=check,
     counters=("run_entries", "project_entries"),
+    compares="margin",
     examples=60,
 )

@@ -74,5 +74,6 @@ MAP_FRESH = Property(
     cases=cases,
     check=check,
     counters=("passes", "moved", "left", "reused"),
+    compares="margin",
     examples=60,
 )

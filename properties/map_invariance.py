@@ -155,6 +155,7 @@ MAP_ROW_ORDER = Property(
     cases=order_cases,
     check=check_order,
     counters=("moved_chunks", "differs_in_place"),
+    compares="margin",
     examples=40,
 )
 MAP_LAYOUT = Property(
@@ -164,6 +165,7 @@ MAP_LAYOUT = Property(
     cases=layout_cases,
     check=check_layout,
     counters=("moved_slots",),
+    compares="margin",
     examples=40,
 )
 MAP_BATCH = Property(
@@ -173,5 +175,6 @@ MAP_BATCH = Property(
     cases=needle_cases,
     check=check_batch,
     counters=("neighbours", "compared_rows"),
+    compares="margin",
     examples=40,
 )

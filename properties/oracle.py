@@ -25,6 +25,7 @@ from reference.routes import Decide
 
 FLEXIDEPTH_NAMES = ("flexidepth", "fixture")
 _REMEMBERED = 512
+KEPT = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,11 +161,11 @@ _oracles: OrderedDict[tuple[int, int, torch.dtype], tuple[object, Oracle]] = Ord
 
 
 def oracle_of(subject: Subject) -> Oracle:
-    """The subject's oracle, made once for a model and policy; the two most recent are kept."""
+    """The subject's oracle, made once for a model and policy; the KEPT most recent stay."""
     key = (id(subject.model.tensors), id(subject.make_policy), subject.model.dtype)
     if key not in _oracles:
         _oracles[key] = (subject.model.tensors, Oracle(subject))
-        while len(_oracles) > 4:
+        while len(_oracles) > KEPT:
             _oracles.popitem(last=False)
     _oracles.move_to_end(key)
     return _oracles[key][1]

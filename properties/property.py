@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from hypothesis.strategies import SearchStrategy
 
 from properties.runtime import Model, Runtime
+
+Compares = Literal["margin", "bits", "either"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,7 @@ class Property:
     of integers only. check(subject, case): raises Violation. counters: must all be above 0 at the end, else the
     property fails as vacuous. examples: how many at full strength. scope: structure runs on tiny models with forced
     routes, policy and model on what is being certified. own_routes: the policy decides, not the case's tapes.
+    compares: bits, or errors with an envelope, so that a pass has a margin; either where runtime or policy decides.
     unsupported(subject): which declared capability it lacks for this property to apply, or None.
     """
 
@@ -43,4 +46,5 @@ class Property:
     examples: int = 50
     scope: str = "structure"
     own_routes: bool = False
+    compares: Compares = "bits"
     unsupported: Callable[[Subject], str | None] = lambda subject: None

@@ -91,6 +91,7 @@ SEM_OUTPUTS = Property(
     cases=cases,
     check=check_outputs,
     counters=("mixed_passes", "rows", "decode_passes"),
+    compares="margin",
     examples=100,
 )
 SEM_REPEATABLE = Property(

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from vskipper.action import Action
+from vskipper.action import ATTENTION_BIT, Action
 from vskipper.errors import PolicyError
 from vskipper.locate import hook_location, raised_at, source_files, told
 from vskipper.policy import GateMode, PolicyCapabilities, Route, RowBatch, SkipPolicy, SwiGLU
@@ -47,7 +47,7 @@ class CheckedPolicy:
     def route(self, layer: int, x: Tensor, state: CheckedState) -> Route:
         route = self._call_unwritten("route", [x], layer, x, state.inner)
         self._check_route("route", route, layer, x, state)
-        state.attention[layer] = route.actions & 1
+        state.attention[layer] = route.actions & ATTENTION_BIT
         return route  # type: ignore[no-any-return]
 
     def project(self, layer: int, y: Tensor, state: CheckedState) -> Tensor:
@@ -61,7 +61,7 @@ class CheckedPolicy:
     def _route_mlp(self, layer: int, y: Tensor, state: CheckedState) -> Route:
         route = self._call_unwritten("route_mlp", [y], layer, y, state.inner)
         self._check_route("route_mlp", route, layer, y, state)
-        first, second = state.attention[layer], route.actions & 1
+        first, second = state.attention[layer], route.actions & ATTENTION_BIT
         if first.device.type == "cpu":
             changed = ((first != second) & state.valid).nonzero().flatten().tolist()
             if changed:

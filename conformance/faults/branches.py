@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from conformance.faults.fault import Fault
+from conformance.faults.fault import WRITES_AND_MAPS, Fault
 from vskipper.action import Action
 from vskipper.policy import Route
 
@@ -35,26 +35,18 @@ def _through_bfloat16(original: Any) -> Any:
     return broken
 
 
-class _StaleOutput:
-    """Branch outputs keep what the buffer held in the pass before where a row count repeats."""
-
-    def __init__(self, original: Any) -> None:
-        self._original = original
-        self._last: dict[tuple[int, ...], Tensor] = {}
-
-    def bind(self) -> Any:
-        def broken(layer: Any, y: Tensor, route: Route, run: Any) -> Tensor:
-            out: Tensor = self._original(layer, y, route, run)
-            stale = self._last.get(tuple(out.shape))
-            self._last[tuple(out.shape)] = out.clone()
-            untouched = (out == 0).all(-1, keepdim=True)
-            return out if stale is None else torch.where(untouched, stale, out)
-
-        return broken
-
-
 def _stale_output(original: Any) -> Any:
-    return _StaleOutput(original).bind()
+    """Branch outputs keep what the buffer held in the pass before where a row count repeats."""
+    last: dict[tuple[int, ...], Tensor] = {}
+
+    def broken(self: Any, y: Tensor, route: Route, run: Any) -> Tensor:
+        out: Tensor = original(self, y, route, run)
+        stale = last.get(tuple(out.shape))
+        last[tuple(out.shape)] = out.clone()
+        untouched = (out == 0).all(-1, keepdim=True)
+        return out if stale is None else torch.where(untouched, stale, out)
+
+    return broken
 
 
 def _sometimes_doubled(original: Any) -> Any:
@@ -114,7 +106,6 @@ def _projector_halves_exchanged(original: Any) -> Any:
 SCALE = "vskipper.execution.routed_layer:branch_scale"
 ROUTE = "vskipper.policies.flexidepth:FlexiDepth.route"
 LAYER = "vskipper.execution.routed_layer:RoutedLayer"
-KV_QUIET = ("kv.complete", "kv.footprint", "map.partition")
 FAULTS = (
     Fault(
         id="attention-leaks",
@@ -124,7 +115,7 @@ FAULTS = (
         patch=_attention_leaks,
         killer="sem.skipped_attention",
         reason="skipped_attention_leaks",
-        quiet=KV_QUIET,
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="scatter-narrow",
@@ -134,7 +125,7 @@ FAULTS = (
         patch=_through_bfloat16,
         killer="model.all_run_is_dense",
         reason="all_run_differs",
-        quiet=KV_QUIET,
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="branch-output-stale",
@@ -144,7 +135,7 @@ FAULTS = (
         patch=_stale_output,
         killer="sem.zero_projector",
         reason="skipped_row_changed",
-        quiet=KV_QUIET,
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="scatter-doubled",
@@ -154,7 +145,7 @@ FAULTS = (
         patch=_sometimes_doubled,
         killer="sem.repeatable",
         reason="not_repeatable",
-        quiet=KV_QUIET,
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="cohort-wide-scale",
@@ -164,7 +155,7 @@ FAULTS = (
         patch=_batch_scale,
         killer="map.batch",
         reason="batch_changes_result",
-        quiet=KV_QUIET,
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="result-by-row-number",
@@ -174,7 +165,7 @@ FAULTS = (
         patch=_by_row_number,
         killer="map.row_order",
         reason="row_order_changes_result",
-        quiet=KV_QUIET,
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="residual-forgotten",
@@ -184,7 +175,7 @@ FAULTS = (
         patch=_residual_forgotten,
         killer="sem.zero_projector",
         reason="skipped_row_changed",
-        quiet=KV_QUIET,
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="projector-halves-exchanged",
@@ -194,6 +185,6 @@ FAULTS = (
         patch=_projector_halves_exchanged,
         killer="model.outputs",
         reason="wrong_hidden",
-        quiet=KV_QUIET,
+        quiet=WRITES_AND_MAPS,
     ),
 )

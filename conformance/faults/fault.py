@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+# properties that no fault of what a layer computes may disturb
+WRITES_AND_MAPS = ("kv.complete", "kv.footprint", "map.partition")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:

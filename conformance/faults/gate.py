@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from conformance.faults.fault import Fault
+from conformance.faults.fault import WRITES_AND_MAPS, Fault
+from conformance.faults.policies import run_where
 from vskipper.action import Action
 from vskipper.policy import Route
 
 SCALE = "vskipper.execution.routed_layer:branch_scale"
 ROUTE = "vskipper.policies.flexidepth:FlexiDepth.route"
-KV_QUIET = ("kv.complete", "kv.footprint", "map.partition")
 
 
 def _project_scaled_by_w(original: Any) -> Any:
@@ -59,8 +59,7 @@ def _threshold_not_strict(original: Any) -> Any:
     def broken(self: Any, layer: int, x: Tensor, state: Any) -> Route:
         route: Route = original(self, layer, x, state)
         w = self._routers[layer].weight(x)
-        actions = torch.where(w >= 0.5, int(Action.RUN), int(Action.PROJECT_ONLY)).to(torch.uint8)
-        return replace(route, actions=actions)
+        return replace(route, actions=run_where(w >= 0.5))
 
     return broken
 
@@ -96,7 +95,7 @@ FAULTS = (
         patch=_project_scaled_by_w,
         killer="sem.outputs",
         reason="wrong_hidden",
-        quiet=KV_QUIET,
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="gate-mode-ignored",
@@ -106,7 +105,7 @@ FAULTS = (
         patch=_never_scaled,
         killer="gate.mode",
         reason="gate_mode_ignored",
-        quiet=KV_QUIET,
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="sublayers-scaled",
@@ -116,7 +115,7 @@ FAULTS = (
         patch=_sublayers_scaled,
         killer="sem.outputs",
         reason="wrong_hidden",
-        quiet=KV_QUIET,
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="run-weight-below-one",
@@ -126,7 +125,7 @@ FAULTS = (
         patch=_weight_below_one,
         killer="sem.all_run_is_dense",
         reason="all_run_differs",
-        quiet=KV_QUIET,
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="threshold-not-strict",
@@ -136,7 +135,7 @@ FAULTS = (
         patch=_threshold_not_strict,
         killer="gate.threshold",
         reason="threshold_not_strict",
-        quiet=(*KV_QUIET, "gate.routes"),
+        quiet=(*WRITES_AND_MAPS, "gate.routes"),
     ),
     Fault(
         id="norm-before-router",
@@ -146,7 +145,7 @@ FAULTS = (
         patch=_norm_before_router,
         killer="gate.routes",
         reason="wrong_weight",
-        quiet=KV_QUIET,
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="routes-inverted",
@@ -156,6 +155,6 @@ FAULTS = (
         patch=_inverted_route,
         killer="model.routes",
         reason="route_differs",
-        quiet=KV_QUIET,
+        quiet=WRITES_AND_MAPS,
     ),
 )

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from conformance.faults.fault import Fault
+from conformance.faults.padding import pads_count
 from vskipper.action import Action
-from vskipper.cohort import CohortPlan, Span
+from vskipper.cohort import Span
 
 
 def _starts_at_zero(original: Any) -> Any:
@@ -50,13 +51,6 @@ def _mask_ignored(original: Any) -> Any:
 def _slots_in_a_byte(original: Any) -> Any:
     def broken(q: Tensor, k: Tensor, v: Tensor, indptr: Tensor, indices: Tensor, *rest: Any, **named: Any) -> None:
         original(q, k, v, indptr, indices % 256, *rest, **named)
-
-    return broken
-
-
-def _padding_planned(original: Any) -> Any:
-    def broken(actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
-        original(actions, torch.ones_like(valid), out)
 
     return broken
 
@@ -129,7 +123,7 @@ FAULTS = (
         title="the cohort kernel takes padding for rows",
         source="sglang#24743",
         seam="vskipper.execution.bounded:cohort.plan_cohorts",
-        patch=_padding_planned,
+        patch=pads_count,
         killer="pad.inert",
         reason="pad_in_cohort",
         quiet=("sem.repeatable",),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from conformance.faults.edit_kv import Written, changed, edit_kv, others
-from conformance.faults.fault import Fault
+from conformance.faults.fault import WRITES_AND_MAPS, Fault
 from conformance.runtimes.torch_runtime.attention import PagedAttention, load
 
 WRITE = "vskipper.execution.routed_layer:RoutedLayer._write_kv"
@@ -132,7 +132,7 @@ FAULTS = (
         patch=edit_kv(_from_previous_layer),
         killer="kv.own_layer",
         reason="wrong_layer",
-        quiet=("kv.complete", "kv.footprint", "map.partition"),
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="kv-position-of-packed-row",
@@ -142,7 +142,7 @@ FAULTS = (
         patch=edit_kv(_packed_index_as_position),
         killer="kv.own_layer",
         reason="wrong_position",
-        quiet=("kv.complete", "kv.footprint", "map.partition"),
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="kv-rows-exchanged",
@@ -152,7 +152,7 @@ FAULTS = (
         patch=edit_kv(_neighbours_swapped),
         killer="kv.own_layer",
         reason="wrong_row",
-        quiet=("kv.complete", "kv.footprint", "map.partition"),
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="kv-scale-dropped",
@@ -172,7 +172,7 @@ FAULTS = (
         patch=edit_kv(_project_rows_through_half),
         killer="kv.own_layer",
         reason="wrong_value",
-        quiet=("kv.complete", "kv.footprint", "map.partition"),
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="kv-without-k-norm",
@@ -182,7 +182,7 @@ FAULTS = (
         patch=_without_k_norm,
         killer="kv.own_layer",
         reason="wrong_value",
-        quiet=("kv.complete", "kv.footprint", "map.partition"),
+        quiet=WRITES_AND_MAPS,
         model="tiny-qwen3",
     ),
 )

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from conformance.faults.fault import Fault
+from conformance.faults.fault import WRITES_AND_MAPS, Fault
 from conformance.runtimes.torch_runtime.rows import Rows
 
 
@@ -99,7 +99,7 @@ FAULTS = (
         patch=_stale_table,
         killer="map.fresh",
         reason="stale_map",
-        quiet=("kv.complete", "kv.footprint", "map.partition"),
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="map-not-packed",
@@ -109,7 +109,7 @@ FAULTS = (
         patch=_unpacked_map,
         killer="sem.outputs",
         reason="wrong_hidden",
-        quiet=("kv.complete", "kv.footprint", "map.partition"),
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="map-page-for-slot",
@@ -119,7 +119,7 @@ FAULTS = (
         patch=_page_for_slot,
         killer="map.layout",
         reason="layout_changes_result",
-        quiet=("kv.complete", "kv.footprint", "map.partition"),
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="map-edge-of-page",
@@ -129,7 +129,7 @@ FAULTS = (
         patch=_edge_of_page_lost,
         killer="sem.outputs",
         reason="wrong_hidden",
-        quiet=("kv.complete", "kv.footprint", "map.partition"),
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="map-narrow-slots",
@@ -139,7 +139,7 @@ FAULTS = (
         patch=_slot_in_eight_bits,
         killer="map.layout",
         reason="layout_changes_result",
-        quiet=("kv.complete", "kv.footprint", "map.partition"),
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="map-future-visible",
@@ -149,7 +149,7 @@ FAULTS = (
         patch=_future_visible,
         killer="sem.outputs",
         reason="wrong_hidden",
-        quiet=("kv.complete", "kv.footprint", "map.partition"),
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="mask-by-product",

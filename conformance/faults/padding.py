@@ -13,7 +13,7 @@ from conformance.runtimes.torch_runtime.rows import Rows
 from vskipper.cohort import CohortPlan
 
 
-def _pads_count(original: Any) -> Any:
+def pads_count(original: Any) -> Any:
     def broken(actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
         original(actions, torch.ones_like(valid), out)
 
@@ -59,7 +59,7 @@ FAULTS = (
         title="padding rows are in a cohort",
         source="tokenspeed#969",
         seam="vskipper.execution.packed:plan_cohorts",
-        patch=_pads_count,
+        patch=pads_count,
         killer="pad.inert",
         reason="pad_in_cohort",
         quiet=("kv.own_layer", "sem.outputs", "policy.declared"),

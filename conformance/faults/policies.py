@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from conformance.faults.fault import Fault
+from conformance.faults.fault import WRITES_AND_MAPS, Fault
 from vskipper.action import Action
 from vskipper.policy import Route
 
 HOOK = "vskipper.policies.flexidepth:FlexiDepth"
+
+
+def run_where(rows: Tensor) -> Tensor:
+    """Actions uint8 [rows]: RUN where rows bool [rows] is True, else PROJECT_ONLY."""
+    return torch.where(rows, int(Action.RUN), int(Action.PROJECT_ONLY)).to(torch.uint8)
 
 
 def _undeclared_action(original: Any) -> Any:
@@ -30,7 +36,7 @@ def _reads_neighbours(original: Any) -> Any:
         route: Route = original(self, layer, x, state)
         score = torch.nan_to_num(x).sum(-1)
         runs = score >= score.median()
-        return replace(route, actions=torch.where(runs, int(Action.RUN), int(Action.PROJECT_ONLY)).to(torch.uint8))
+        return replace(route, actions=run_where(runs))
 
     return broken
 
@@ -41,30 +47,21 @@ def _counts_from_chunk_start(original: Any) -> Any:
     def broken(self: Any, layer: int, x: Tensor, state: Any) -> Route:
         route: Route = original(self, layer, x, state)
         odd = torch.arange(x.shape[0]) % 2 == 1
-        return replace(route, actions=torch.where(odd, int(Action.RUN), int(Action.PROJECT_ONLY)).to(torch.uint8))
+        return replace(route, actions=run_where(odd))
 
     return broken
 
 
-class _Alternating:
-    """Decides by how often it was asked."""
-
-    def __init__(self, original: Any) -> None:
-        self._original = original
-        self._calls = 0
-
-    def bind(self) -> Any:
-        def broken(policy: Any, layer: int, x: Tensor, state: Any) -> Route:
-            route: Route = self._original(policy, layer, x, state)
-            self._calls += 1
-            action = (Action.RUN, Action.PROJECT_ONLY)[self._calls % 7 % 2]
-            return replace(route, actions=torch.full_like(route.actions, int(action)))
-
-        return broken
-
-
 def _alternating(original: Any) -> Any:
-    return _Alternating(original).bind()
+    """Decides by how often it was asked."""
+    calls = itertools.count(1)
+
+    def broken(self: Any, layer: int, x: Tensor, state: Any) -> Route:
+        route: Route = original(self, layer, x, state)
+        action = (Action.RUN, Action.PROJECT_ONLY)[next(calls) % 7 % 2]
+        return replace(route, actions=torch.full_like(route.actions, int(action)))
+
+    return broken
 
 
 def _compares_with_first_row(original: Any) -> Any:
@@ -74,7 +71,7 @@ def _compares_with_first_row(original: Any) -> Any:
         route: Route = original(self, layer, x, state)
         score = torch.nan_to_num(x).sum(-1)
         runs = score > score[0]
-        return replace(route, actions=torch.where(runs, int(Action.RUN), int(Action.PROJECT_ONLY)).to(torch.uint8))
+        return replace(route, actions=run_where(runs))
 
     return broken
 
@@ -89,7 +86,7 @@ def _reads_back(original: Any) -> Any:
     return broken
 
 
-QUIET = ("kv.complete", "kv.footprint", "map.partition", "sem.outputs")
+QUIET = (*WRITES_AND_MAPS, "sem.outputs")
 FAULTS = (
     Fault(
         id="policy-undeclared-action",

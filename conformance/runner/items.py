@@ -12,6 +12,7 @@ from conformance.request import Request
 from conformance.subjects import SubjectSpec
 from properties.property import Property
 from properties.registry import CORE
+from vskipper.models.tiny import TINY_MODELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +42,12 @@ KERNEL_PROPERTIES = frozenset(
         "work.counts",
     }
 )
-TINY = ("tiny-llama", "tiny-qwen3")
 VARIANTS: Mapping[str, tuple[Variant, ...]] = {
     "torch": (
-        *(Variant(runtime="torch", model=model) for model in TINY),
+        *(Variant(runtime="torch", model=model) for model in TINY_MODELS),
         Variant(runtime="triton", model="tiny-llama", examples=6, only=KERNEL_PROPERTIES),
     ),
-    **{name: tuple(Variant(runtime=name, model=model) for model in TINY) for name in ("triton", "reference")},
+    **{name: tuple(Variant(runtime=name, model=model) for model in TINY_MODELS) for name in ("triton", "reference")},
 }
 
 

@@ -16,6 +16,7 @@ from conformance.runner.items import KERNEL_PROPERTIES, full_examples, property_
 from conformance.runner.merge import merge
 from conformance.runner.report_case import failure
 from conformance.subjects import SubjectSpec, build_subject
+from properties.property import Property
 from properties.registry import CORE, by_id
 from properties.run import run_property
 from vskipper.errors import InputError
@@ -63,6 +64,13 @@ def test_every_property_gets_its_examples_on_all_its_subjects(examples: int | No
 
 def test_kernel_properties_exist_and_are_structural() -> None:
     assert {by_id(id).scope for id in KERNEL_PROPERTIES} == {"structure"}
+
+
+@pytest.mark.parametrize("rule", [rule for rule in CORE if rule.compares != "either"], ids=lambda rule: rule.id)
+def test_a_property_has_a_margin_exactly_where_it_says_that_it_compares_with_an_envelope(rule: Property) -> None:
+    outcome = run_property(rule, build_subject(SubjectSpec(runtime="torch", model="tiny-llama")), examples=4, seed=3)
+    assert outcome.violation is None
+    assert (outcome.margin is not None) == (rule.compares == "margin")
 
 
 def test_every_fault_names_properties_that_exist_and_every_property_is_a_killer() -> None:

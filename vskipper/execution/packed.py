@@ -1,4 +1,4 @@
-"""Cohorts at their exact size: one host copy of the counts a layer, then dense operators on gathered rows."""
+"""Cohorts at their exact size: one host copy of the ends a span, then dense operators on gathered rows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from vskipper.policy import Route
 
 
 def span_rows(span: Span) -> Tensor:
-    """The row numbers of a span, int64 [n]; copies its ends to the host."""
-    return span.rows[int(span.start) : int(span.stop)].long()
+    """The row numbers of a span, int64 [n]; copies its ends to the host, both at once."""
+    start, stop = torch.stack((span.start, span.stop)).tolist()
+    return span.rows[start:stop].long()
 
 
 def scatter(values: Tensor, rows: Tensor, scale: Tensor | None, out: Tensor) -> None:
