@@ -22,7 +22,7 @@ from vskipper.policy import SkipPolicy
 from vskipper.registry import load_policy
 
 FIXTURE_POLICY = "flexidepth"
-RUNTIMES = ("reference", "torch", "triton")
+RUNTIMES = ("reference", "torch", "triton", "sglang")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,4 +106,8 @@ def open_runtime(name: str) -> Runtime:
         from conformance.runtimes.torch_runtime.runtime import TorchRuntime
 
         return TorchRuntime(name="torch" if name == "torch" else "triton")
+    if name == "sglang":
+        from conformance.runtimes.sglang.runtime import SGLangRuntime
+
+        return SGLangRuntime()
     raise InputError("unknown runtime", where="--runtime", got=name, expected=", ".join(RUNTIMES))

@@ -28,11 +28,12 @@ class CheckedState:
 
 class CheckedPolicy:
     """Wraps `policy`, named `name` in errors; hands on every hook it has, checked. Values (actions, gate weights, what
-    an input holds) are looked at on the CPU only: nothing here synchronises a device."""
+    an input holds) are looked at on the CPU only: nothing here synchronises a device; values=False leaves them out."""
 
-    def __init__(self, policy: SkipPolicy, name: str) -> None:
+    def __init__(self, policy: SkipPolicy, name: str, *, values: bool = True) -> None:
         self.wrapped = policy
         self.name = name
+        self._values = values
         self.capabilities: PolicyCapabilities = policy.capabilities
         if hasattr(policy, "route_mlp"):
             self.route_mlp = self._route_mlp
@@ -62,7 +63,7 @@ class CheckedPolicy:
         route = self._call_unwritten("route_mlp", [y], layer, y, state.inner)
         self._check_route("route_mlp", route, layer, y, state)
         first, second = state.attention[layer], route.actions & ATTENTION_BIT
-        if first.device.type == "cpu":
+        if self._values and first.device.type == "cpu":
             changed = ((first != second) & state.valid).nonzero().flatten().tolist()
             if changed:
                 row, words = changed[0], ("skips", "runs")
@@ -93,9 +94,9 @@ class CheckedPolicy:
 
     def _call_unwritten(self, hook: str, inputs: list[Tensor], *arguments: Any) -> Any:
         """Call a hook that may read `inputs` but not write into them."""
-        before = [tensor.clone() for tensor in inputs]
+        before = [tensor.clone() for tensor in inputs] if self._values else []
         result = self._call(hook, *arguments)
-        for old, new in zip(before, inputs, strict=True):
+        for old, new in zip(before, inputs[: len(before)], strict=True):
             if new.device.type == "cpu" and not same_bits(old, new):
                 self._refuse(hook, "writes into its input", "other values than it was given", "an input left as it was")
         return result
@@ -104,7 +105,7 @@ class CheckedPolicy:
         if not isinstance(route, Route):
             self._refuse(hook, f"layer {layer}, result", type(route).__name__, "Route")
         self._check_tensor(hook, f"layer {layer}, actions", route.actions, torch.uint8, x[:, 0])
-        if route.actions.device.type == "cpu":
+        if self._values and route.actions.device.type == "cpu":
             self._check_codes(hook, layer, route.actions)
         mode = GateMode.HARD if route.weights is None else GateMode.WEIGHTED
         if mode not in self.capabilities.gate_modes:
@@ -113,7 +114,7 @@ class CheckedPolicy:
             self._refuse(hook, f"layer {layer}, weights", got, declared)
         if route.weights is not None:
             self._check_tensor(hook, f"layer {layer}, weights", route.weights, x.dtype, x[:, 0])
-            if x.device.type == "cpu":
+            if self._values and x.device.type == "cpu":
                 self._check_weights(hook, layer, route.weights, state.valid)
 
     def _check_weights(self, hook: str, layer: int, weights: Tensor, valid: Tensor) -> None:

@@ -20,7 +20,7 @@ def _attention_leaks(original: Any) -> Any:
         rows = valid.nonzero().squeeze(1)
         out, ran = original(self, layer, q, route, valid, plan)
         full = out.clone()
-        full[rows] = layer.modules.o_proj(layer.attention.attend_rows(layer.number, q[rows], rows))
+        full[rows] = layer.modules.o_proj(layer.attention.attend_rows(layer.number, q, rows))
         return full, ran
 
     return broken

@@ -50,6 +50,7 @@ class _Writer:
 
     def __init__(self, edit: Edit, layer: RoutedLayer, x: Tensor, run: RoutedPass) -> None:
         self._edit, self._layer, self._x, self._run = edit, layer, x, run
+        self.attend_all = run.attention.attend_all
         self.attend_rows = run.attention.attend_rows
         self.attend_masked = run.attention.attend_masked
 

@@ -31,7 +31,8 @@ def _unpacked_map(original: Any) -> Any:
     """Packed queries meet the map of the unpacked rows: its first n lines."""
 
     def broken(self: Any, layer: int, q: Tensor, rows: Tensor) -> Tensor:
-        out: Tensor = original(self, layer, q, torch.arange(rows.numel()))
+        packed = torch.cat([q[rows], q[rows.numel() :]])
+        out: Tensor = original(self, layer, packed, torch.arange(rows.numel()))
         return out
 
     return broken

@@ -47,7 +47,7 @@ VARIANTS: Mapping[str, tuple[Variant, ...]] = {
         *(Variant(runtime="torch", model=model) for model in TINY_MODELS),
         Variant(runtime="triton", model="tiny-llama", examples=6, only=KERNEL_PROPERTIES),
     ),
-    **{name: tuple(Variant(runtime=name, model=model) for model in TINY_MODELS) for name in ("triton", "reference")},
+    **{name: tuple(Variant(runtime=name, model=model) for model in TINY_MODELS) for name in ("triton", "reference", "sglang")},
 }
 
 

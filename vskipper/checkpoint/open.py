@@ -51,20 +51,17 @@ def open_checkpoint(model_dir: str | Path, delta: str | Path | None = None) -> C
     router = {name: tensor for name, tensor in tensors.items() if is_router_tensor(name)}
     dense = _dense_tensors(tensors, spec, directory)
     extra = None if delta is None else read_delta(Path(delta))
-    if extra is not None and router:
-        raise InputError("two routers", where=extra.path, got=f"another in {directory}", expected="a base without one")
-    source = directory if extra is None else extra.path
-    router = router if extra is None else dict(extra.tensors)
-    routed = check_router(router, spec, source) if router or extra is not None else ()
-    _check_routing_layers(config.get("routing_layers"), routed, source, directory / "config.json")
-    return Checkpoint(
-        directory=directory,
-        spec=spec,
-        tensors=dense,
-        router_tensors=router,
-        routed_layers=routed,
-        gate_mode=_gate_mode(config, directory / "config.json", extra),
-    )
+    return _checkpoint(config, directory / "config.json", spec, dense, router, extra)
+
+
+def open_router(
+    config: Mapping[str, Any], where: Path, directory: Path | None, delta: str | Path | None = None
+) -> Checkpoint:
+    """A checkpoint without its dense tensors, for an engine that loads these itself: `config` as read from `where`; the
+    router of `delta`, or of `directory` where it has one. Raises InputError for whatever does not fit."""
+    spec = model_spec(config, where)
+    router = {} if directory is None else read_model_tensors(directory, is_router_tensor)
+    return _checkpoint(config, where, spec, {}, router, None if delta is None else read_delta(Path(delta)))
 
 
 def policy_context(
@@ -87,6 +84,32 @@ def policy_context(
         gate_mode=checkpoint.gate_mode,
         tensors=checkpoint.router_tensors,
         vocab_size=spec.vocab_size,
+    )
+
+
+def _checkpoint(
+    config: Mapping[str, Any],
+    where: Path,
+    spec: ModelSpec,
+    dense: Mapping[str, Tensor],
+    router: Mapping[str, Tensor],
+    extra: Delta | None,
+) -> Checkpoint:
+    """Base and delta together; `where` is the base's config.json."""
+    directory = where.parent
+    if extra is not None and router:
+        raise InputError("two routers", where=extra.path, got=f"another in {directory}", expected="a base without one")
+    source = directory if extra is None else extra.path
+    router = router if extra is None else dict(extra.tensors)
+    routed = check_router(router, spec, source) if router or extra is not None else ()
+    _check_routing_layers(config.get("routing_layers"), routed, source, where)
+    return Checkpoint(
+        directory=directory,
+        spec=spec,
+        tensors=dense,
+        router_tensors=router,
+        routed_layers=routed,
+        gate_mode=_gate_mode(config, where, extra),
     )
 
 

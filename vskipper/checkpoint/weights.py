@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -20,13 +20,22 @@ _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _LISTED = 4
 
 
-def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors by name, and the file's metadata; raises InputError where it is missing, cut short, or no such file."""
+Wanted = Callable[[str], bool]
+
+
+def every(name: str) -> bool:
+    """Any tensor is wanted."""
+    return True
+
+
+def read_safetensors(path: Path, wanted: Wanted = every) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The wanted tensors by name, and the file's metadata; raises InputError where it is missing, cut short, or no
+    such file."""
     try:
         # the tensors map the file: a model is not copied into memory twice
         with safe_open(path, framework="pt") as file:
             names = list(file.keys())
-            return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
+            return {name: file.get_tensor(name) for name in names if wanted(name)}, dict(file.metadata() or {})
     except FileNotFoundError as error:
         raise InputError("weights are missing", where=path, got="no such file", expected=path.name) from error
     except (SafetensorError, OSError) as error:
@@ -35,16 +44,16 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         ) from error
 
 
-def read_model_tensors(directory: Path) -> dict[str, Tensor]:
-    """Every tensor of a Hugging Face directory: model.safetensors, or the shards that its index names."""
+def read_model_tensors(directory: Path, wanted: Wanted = every) -> dict[str, Tensor]:
+    """The wanted tensors of a Hugging Face directory: of model.safetensors, or the shards that its index names."""
     if (directory / INDEX).exists():
-        return _read_shards(directory)
+        return _read_shards(directory, wanted)
     if not (directory / SINGLE).exists():
         raise InputError("weights are missing", where=directory, got="neither file", expected=f"{SINGLE} or {INDEX}")
-    return read_safetensors(directory / SINGLE)[0]
+    return read_safetensors(directory / SINGLE, wanted)[0]
 
 
-def _read_shards(directory: Path) -> dict[str, Tensor]:
+def _read_shards(directory: Path, wanted: Wanted) -> dict[str, Tensor]:
     index = directory / INDEX
     shards = read_json(index).get("weight_map")
     if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
@@ -53,8 +62,8 @@ def _read_shards(directory: Path) -> dict[str, Tensor]:
     for shard in sorted(set(shards.values())):
         if Path(shard).name != shard:
             raise InputError("shard lies elsewhere", where=index, got=repr(shard), expected="a file name, no folder")
-        held, _ = read_safetensors(directory / shard)
-        listed = {name for name, file in shards.items() if file == shard}
+        held, _ = read_safetensors(directory / shard, wanted)
+        listed = {name for name, file in shards.items() if file == shard and wanted(name)}
         if held.keys() != listed:
             got = _names("missing", listed - held.keys()) + _names("surplus", held.keys() - listed)
             expected = f"the {len(listed)} tensors that {INDEX} lists"

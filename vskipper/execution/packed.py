@@ -35,7 +35,7 @@ class PackedBranches:
         rows = span_rows(plan.attention)
         out = torch.zeros(q.shape[0], layer.modules.hidden_size, dtype=q.dtype, device=q.device)
         if rows.numel():
-            attended = layer.attention.attend_rows(layer.number, q[rows], rows)
+            attended = layer.attention.attend_rows(layer.number, q, rows)
             scatter(layer.modules.o_proj(attended), rows, None, out)
         return out, rows.numel()
 

@@ -42,8 +42,12 @@ class Attention(Protocol):
     def write_kv(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Write k and v [rows, kv heads, head dim] of every row to its slot (clauses KV-1..KV-4)."""
 
+    def attend_all(self, layer: int, q: Tensor) -> Tensor:
+        """Attention of every row, as at a layer that is not routed: q [rows, heads, head dim] to
+        [rows, heads * head dim]; finite for rows that are not valid."""
+
     def attend_rows(self, layer: int, q: Tensor, rows: Tensor) -> Tensor:
-        """Attention of the rows numbered in rows int64 [n]; q [n, heads, head dim] is packed, and so is the result
+        """Attention of the rows numbered in rows int64 [n], of q [rows, heads, head dim]; the result is packed,
         [n, heads * head dim]."""
 
     def attend_masked(self, layer: int, q: Tensor, actions: Tensor, valid: Tensor) -> Tensor:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
-from vskipper.cohort import CohortPlan
+from vskipper.cohort import CohortPlan, empty_plan
 from vskipper.execution.protocols import Attention
 from vskipper.execution.work import WorkCounters
+from vskipper.policy import RowBatch, SkipPolicy
 from vskipper.tape import RouteTape
 
 
@@ -26,3 +28,26 @@ class RoutedPass:
     work: WorkCounters
     attention: Attention
     state: Any
+
+
+def open_pass(
+    policy: SkipPolicy,
+    layers: Sequence[int],
+    rows: RowBatch,
+    attention: Attention,
+    *,
+    force_run: Tensor | None = None,
+    keep_weights: bool = False,
+) -> RoutedPass:
+    """A pass of `policy` over `rows` at the routed `layers`, its buffers made anew on the rows' device."""
+    device = rows.valid.device
+    return RoutedPass(
+        valid=rows.valid,
+        positions=rows.positions,
+        force_run=force_run,
+        tape=RouteTape(layers, rows.rows, device, keep_weights=keep_weights),
+        plans=tuple(empty_plan(rows.rows, device) for _ in layers),
+        work=WorkCounters(len(layers), device),
+        attention=attention,
+        state=policy.begin(rows),
+    )

@@ -39,8 +39,14 @@ class PagedAttention:
         store(k_pool, self.rows.out_cache_loc, k, layout.k_scale)
         store(v_pool, self.rows.out_cache_loc, v, layout.v_scale)
 
+    def attend_all(self, layer: int, q: Tensor) -> Tensor:
+        valid = self.rows.batch.valid
+        out = torch.zeros(q.shape[0], q.shape[1] * q.shape[2], dtype=q.dtype)
+        out[valid] = self.attend_rows(layer, q, valid.nonzero().flatten())
+        return out
+
     def attend_rows(self, layer: int, q: Tensor, rows: Tensor) -> Tensor:
-        table, lengths = self.rows.slot_table[rows], self.rows.lengths[rows]
+        table, lengths, q = self.rows.slot_table[rows], self.rows.lengths[rows], q[rows]
         k, v = self._context(layer, table, q.dtype)
         visible = torch.arange(table.shape[1])[None] < lengths[:, None]
         groups = q.view(q.shape[0], self.config.num_key_value_heads, -1, q.shape[2])

@@ -11,18 +11,16 @@ from torch import Tensor
 from conformance.runtimes.forced import ForcedPolicy
 from conformance.runtimes.refusals import check_plan
 from conformance.runtimes.torch_runtime.attention import PagedAttention, Pool
-from conformance.runtimes.torch_runtime.modules import TorchLayer, TorchModules
+from conformance.runtimes.torch_runtime.modules import TorchModules
 from conformance.runtimes.torch_runtime.rows import Rows, build_rows
 from properties.runtime import LayerWork, Mode, Model, StepResult
 from reference.plan import Fill, PoolLayout, StepPlan, TapePlan
-from vskipper.cohort import empty_plan
 from vskipper.execution.branches import Branches
+from vskipper.execution.dense_layer import dense_layer
 from vskipper.execution.protocols import Attention
 from vskipper.execution.routed_layer import RoutedLayer
-from vskipper.execution.routed_pass import RoutedPass
-from vskipper.execution.work import WorkCounters
+from vskipper.execution.routed_pass import RoutedPass, open_pass
 from vskipper.policy import SkipPolicy
-from vskipper.tape import RouteTape
 
 Stream = tuple[Tensor, Tensor | None]
 FILLS: dict[Fill, float] = {"zero": 0.0, "nan": float("nan"), "inf": float("inf")}
@@ -74,20 +72,11 @@ class TorchSession:
         return hidden
 
     def _open_pass(self, policy: SkipPolicy, rows: Rows) -> RoutedPass:
-        layers, count = self._model.routed_layers, rows.batch.rows
-        plans = tuple(empty_plan(count, "cpu") for _ in layers)
-        for plan in plans:
+        attention = PagedAttention(self._model.config, self._pool, rows)
+        run = open_pass(policy, self._model.routed_layers, rows.batch, attention, keep_weights=True)
+        for plan in run.plans:
             plan.rows.fill_(UNWRITTEN)
-        return RoutedPass(
-            valid=rows.batch.valid,
-            positions=rows.batch.positions,
-            force_run=None,
-            tape=RouteTape(layers, count, "cpu", keep_weights=True),
-            plans=plans,
-            work=WorkCounters(len(layers), "cpu"),
-            attention=PagedAttention(self._model.config, self._pool, rows),
-            state=policy.begin(rows.batch),
-        )
+        return run
 
     def _routed_layers(self, policy: SkipPolicy) -> dict[int, RoutedLayer]:
         return {
@@ -112,19 +101,9 @@ class TorchSession:
             if run is not None and number in routed:
                 stream = routed[number](*stream, run)
             else:
-                stream = self._dense(number, modules, stream, rows, attention)
+                stream = dense_layer(number, modules, *stream, rows.batch.positions, attention)
             streams.append(_sum(stream))
         return torch.stack(streams)
-
-    def _dense(self, number: int, modules: TorchLayer, stream: Stream, rows: Rows, attention: Attention) -> Stream:
-        x, h = modules.input_norm(*stream)
-        q, k, v = modules.qkv(x, rows.batch.positions)
-        attention.write_kv(number, k, v)
-        valid = int(rows.batch.valid.sum())
-        attended = attention.attend_rows(number, q[:valid], torch.arange(valid))
-        padding = torch.zeros(q.shape[0] - valid, attended.shape[1], dtype=q.dtype)
-        y, h1 = modules.post_norm(modules.o_proj(torch.cat([attended, padding])), h)
-        return modules.mlp(y), h1
 
     def _dense_result(self, streams: Tensor, rows: Rows, plan: StepPlan) -> StepResult:
         hidden = streams[:, : plan.rows]

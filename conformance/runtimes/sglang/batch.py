@@ -1,0 +1,94 @@
+"""The engine's ForwardBatch for a step's plan, built by hand; row-to-memory maps are made anew for every step (MAP-2)."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reference.plan import Chunk, StepPlan
+
+
+def forward_batch(runner: Any, plan: StepPlan, page_size: int) -> Any:
+    """A decode batch where every chunk decodes; else an extend batch, in which a decode row is an extend of one."""
+    info = import_module("sglang.srt.model_executor.forward_batch_info")
+    decodes = [chunk.phase == "decode" for chunk in plan.chunks]
+    values = _common(runner, plan, page_size)
+    if all(decodes):
+        values |= {"forward_mode": info.ForwardMode.DECODE}
+    else:
+        mode = info.ForwardMode.MIXED if any(decodes) else info.ForwardMode.EXTEND
+        values |= {"forward_mode": mode, **_extend(plan)}
+    known = info.ForwardBatch.__dataclass_fields__
+    batch = info.ForwardBatch(**{name: value for name, value in values.items() if name in known})
+    _bind(runner, batch)
+    return batch
+
+
+def _common(runner: Any, plan: StepPlan, page_size: int) -> dict[str, Any]:
+    ends = torch.tensor([_end(chunk) for chunk in plan.chunks])
+    own = [slot for chunk in plan.chunks for slot in chunk.own_slots(page_size)]
+    return {
+        "batch_size": len(plan.chunks),
+        "input_ids": torch.tensor([token for chunk in plan.chunks for token in chunk.tokens]),
+        "positions": torch.tensor([chunk.start + i for chunk in plan.chunks for i in range(len(chunk.tokens))]),
+        "req_pool_indices": _fill_requests(runner.req_to_token_pool.req_to_token, plan, page_size),
+        "out_cache_loc": torch.tensor(own),
+        "seq_lens": ends,
+        "seq_lens_cpu": ends.clone(),
+        "orig_seq_lens": ends.to(torch.int32),
+        "seq_lens_sum": int(ends.sum()),
+        "return_logprob": False,
+        "capture_hidden_mode": import_module(
+            "sglang.srt.model_executor.forward_batch_info"
+        ).CaptureHiddenMode.NULL,
+        "spec_algorithm": import_module("sglang.srt.speculative.spec_info").SpeculativeAlgorithm.NONE,
+        "num_token_non_padded_cpu": plan.rows,
+        "global_num_token_non_padded_cpu": plan.rows,
+        # where the batch carries the pools, and no context of the pass does
+        "req_to_token_pool": runner.req_to_token_pool,
+        "token_to_kv_pool": runner.token_to_kv_pool,
+        "attn_backend": runner.attn_backend,
+    }
+
+
+def _extend(plan: StepPlan) -> dict[str, Any]:
+    starts = [chunk.start for chunk in plan.chunks]
+    lengths = [len(chunk.tokens) for chunk in plan.chunks]
+    first_rows = torch.tensor([0, *lengths[:-1]]).cumsum(0)
+    return {
+        "extend_num_tokens": plan.rows,
+        "extend_seq_lens": torch.tensor(lengths, dtype=torch.int32),
+        "extend_seq_lens_cpu": lengths,
+        "extend_prefix_lens": torch.tensor(starts, dtype=torch.int32),
+        "extend_prefix_lens_cpu": starts,
+        "extend_start_loc": first_rows.to(torch.int32),
+        "extend_logprob_start_lens_cpu": [0] * len(lengths),
+        "top_logprobs_nums": [0] * len(lengths),
+        "token_ids_logprobs": [None] * len(lengths),
+    }
+
+
+def _fill_requests(table: Tensor, plan: StepPlan, page_size: int) -> Tensor:
+    """Write each chunk's slots into a row of the engine's request table; the rows' numbers, int64 [chunks]."""
+    numbers = torch.arange(1, len(plan.chunks) + 1)
+    # past a request's end lies the dummy page
+    table[numbers] = 0
+    for number, chunk in zip(numbers.tolist(), plan.chunks, strict=True):
+        slots = chunk.context_slots(_end(chunk), page_size)
+        table[number, : len(slots)] = torch.tensor(slots, dtype=table.dtype)
+    return numbers
+
+
+def _end(chunk: Chunk) -> int:
+    return chunk.start + len(chunk.tokens)
+
+
+def _bind(runner: Any, batch: Any) -> None:
+    """Have the batch's write locations translated, where the engine tells virtual slots from physical ones."""
+    translator = getattr(runner, "kv_index_translator", None)
+    bind = getattr(translator, "bind_own_plan", None) or getattr(translator, "rebind_write_loc", None)
+    if bind is not None:
+        bind(batch)

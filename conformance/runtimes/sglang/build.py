@@ -1,0 +1,96 @@
+"""A ModelRunner for a model folder, on one CPU rank, across the ways in which SGLang's versions build one."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import warnings
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+from unittest import mock
+
+from conformance.runtimes.sglang.process import prepare_groups, publish
+from properties.runtime import Model
+from vskipper.errors import InputError
+from vskipper.sglang.config import EngineConfig
+
+# chunks in one pass; row 0 of the request table is left alone, newer versions pad graphs with it
+REQUESTS = 15
+TOKENS = 2048
+MEMORY = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A runner that is ready for forward passes, and the server arguments that it was built from."""
+
+    runner: Any
+    arguments: Any
+
+
+def build(model: Model) -> Built:
+    """Raises InputError for a model without a folder, or one that vSkipper's model classes do not serve."""
+    if model.directory is None:
+        raise InputError("model folder", where=f"model {model.name}", got="none", expected="a Hugging Face folder")
+    # the policy is a stand-in: each session sets its own for its passes
+    config = EngineConfig(policy="static-depth", settings={"ratio": 0.0}, routed_layers=model.routed_layers)
+    with mock.patch.dict(os.environ, config.environment()), warnings.catch_warnings():
+        # SGLang's imports warn of what this machine lacks
+        warnings.simplefilter("ignore")
+        built = _build(model)
+    if not hasattr(built.runner.model, "vskipper"):
+        got = type(built.runner.model).__module__
+        raise InputError("model class", where=f"model {model.name}", got=got, expected="one of vSkipper's")
+    return built
+
+
+def _build(model: Model) -> Built:
+    arguments = _arguments(model)
+    port: int = import_module("sglang.srt.server_args").PortArgs.init_new(arguments).nccl_port
+    publish(arguments)
+    config = import_module("sglang.srt.configs.model_config").ModelConfig.from_server_args(arguments)
+    prepare_groups(arguments, config, port)
+    runner_class = import_module("sglang.srt.model_executor.model_runner").ModelRunner
+    runner = runner_class(
+        model_config=config,
+        mem_fraction_static=MEMORY,
+        gpu_id=0,
+        nccl_port=port,
+        server_args=arguments,
+        **_ranks(inspect.signature(runner_class.__init__).parameters.keys()),
+    )
+    if getattr(runner, "token_to_kv_pool", None) is None:
+        runner.alloc_memory_pool()
+        runner.init_attention_backends()
+        runner.init_cuda_graphs()
+    return Built(runner=runner, arguments=arguments)
+
+
+def _arguments(model: Model) -> Any:
+    arguments = import_module("sglang.srt.server_args").ServerArgs(
+        model_path=str(model.directory),
+        device="cpu",
+        dtype=str(model.dtype).removeprefix("torch."),
+        attention_backend="torch_native",
+        page_size=1,
+        max_total_tokens=TOKENS,
+        chunked_prefill_size=TOKENS,
+        max_running_requests=REQUESTS + 1,
+        mem_fraction_static=MEMORY,
+        skip_tokenizer_init=True,
+        disable_overlap_schedule=True,
+        log_level="error",
+    )
+    if hasattr(arguments, "resolve_once"):
+        arguments.resolve_once()
+    return arguments
+
+
+def _ranks(parameters: Any) -> dict[str, Any]:
+    """Where the runner stands among ranks: in one object, in numbers of its own, or in what was published."""
+    if "ps" in parameters:
+        state = import_module("sglang.srt.distributed.parallel_state_wrapper").ParallelState
+        return {"ps": state.trivial(dp_rank=None, moe_dp_rank=None)}
+    numbers = {"tp_rank": 0, "tp_size": 1, "pp_rank": 0, "pp_size": 1, "moe_ep_rank": 0, "moe_ep_size": 1}
+    return {name: number for name, number in numbers.items() if name in parameters}

@@ -1,0 +1,68 @@
+"""An engine of this process: a runner and the process-wide state that it runs under, built once a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from conformance.runtimes.sglang.batch import forward_batch
+from conformance.runtimes.sglang.build import build
+from conformance.runtimes.sglang.pool import place
+from conformance.runtimes.sglang.process import prepare, remember
+from properties.runtime import Model
+from reference.plan import StepPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """runner: SGLang's ModelRunner. publish: makes its state the process's own."""
+
+    runner: Any
+    publish: Callable[[], None]
+
+    @property
+    def decoder(self) -> Any:
+        """SGLang's module of embedding, layers and final norm."""
+        return self.runner.model.model
+
+    @property
+    def vskipper(self) -> Any:
+        """vSkipper's side of the model."""
+        return self.runner.model.vskipper
+
+    @property
+    def context_length(self) -> int:
+        return int(self.runner.req_to_token_pool.req_to_token.shape[1])
+
+    def run(self, plan: StepPlan, pool: Any) -> Tensor:
+        """One forward pass over `pool`; logits [chunks, vocab] of each chunk's last row."""
+        self.publish()
+        place(self.runner, pool)
+        with torch.no_grad():
+            output = self.runner.forward(forward_batch(self.runner, plan, pool.page_size))
+        return _logits(output)
+
+
+def _logits(output: Any) -> Tensor:
+    """Of what a runner's forward answers: the logits processor's output, in a pair or wrapped."""
+    if isinstance(output, tuple):
+        output = output[0]
+    logits: Tensor = getattr(output, "logits_output", output).next_token_logits
+    return logits
+
+
+_engines: dict[object, Engine] = {}
+
+
+def engine_of(model: Model) -> Engine:
+    """The engine of a model's folder, dtype and routed layers; building one takes seconds, the first of all longer."""
+    key = (model.directory, model.dtype, model.routed_layers)
+    if key not in _engines:
+        prepare()
+        built = build(model)
+        _engines[key] = Engine(runner=built.runner, publish=remember(built.arguments))
+    return _engines[key]

@@ -1,0 +1,40 @@
+"""A session's KV pool: one of the runner's own class, put wherever the runner holds its pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from reference.plan import PoolLayout
+
+NAME = "token_to_kv_pool"
+
+
+def new_pool(like: Any, layout: PoolLayout) -> Any:
+    """A pool of `like`'s class and heads for the layout, zero at first. Its slots are numbered as the plan's are: the
+    engine adds a page to the size that it is asked for, and page 0 is the dummy one."""
+    return type(like)(
+        size=layout.slots - layout.page_size,
+        page_size=layout.page_size,
+        dtype=like.dtype,
+        head_num=like.head_num,
+        head_dim=like.head_dim,
+        layer_num=like.layer_num,
+        device="cpu",
+        enable_memory_saver=False,
+    )
+
+
+def place(runner: Any, pool: Any) -> None:
+    """Make it the pool of every forward pass to come. The allocator is left alone: nobody asks it, since plans name
+    their pages."""
+    runner.page_size = pool.page_size
+    backends = (runner.attn_backend, getattr(runner, "decode_attn_backend", None))
+    for holder in (runner, *(backend for backend in backends if hasattr(backend, NAME))):
+        setattr(holder, NAME, pool)
+
+
+def raw(pool: Any) -> tuple[tuple[Tensor, Tensor], ...]:
+    """The pool's own K and V of each layer, [slots, kv heads, head dim]."""
+    return tuple(zip(pool.k_buffer, pool.v_buffer, strict=True))

@@ -1,0 +1,72 @@
+"""What SGLang keeps once a process: how it is imported, its process groups, and the arguments of the engine that runs.
+
+Several engines share this process, and one of them is current; what differs between versions is told by what is there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from vskipper.errors import InputError
+from vskipper.sglang.cpu import prepare_process
+
+MODELS = "vskipper.sglang.models"
+# what a launcher would say of the only rank
+RANK = {"world_rank": 0, "gpu_id": 0}
+
+
+def prepare() -> None:
+    """Have SGLang import on a CPU and take vSkipper's model classes; raises InputError where it is not installed."""
+    if find_spec("sglang") is None:
+        raise InputError("SGLang", where="runtime sglang", got="not installed", expected="a package sglang to import")
+    prepare_process()
+    os.environ["SGLANG_EXTERNAL_MODEL_PACKAGE"] = MODELS
+
+
+def publish(arguments: Any) -> None:
+    """Make these server arguments the process's own."""
+    context = _module("sglang.srt.runtime_context")
+    if not hasattr(context, "publish"):
+        import_module("sglang.srt.server_args").set_global_server_args_for_scheduler(arguments)
+    elif hasattr(context, "SpawnRanks"):
+        context.publish(arguments, role="scheduler", ranks=context.SpawnRanks(**RANK))
+    else:
+        context.publish(arguments, role="scheduler")
+
+
+def remember(arguments: Any) -> Callable[[], None]:
+    """A function that makes the present state current again: what an engine published, and what it then changed."""
+    context = _module("sglang.srt.runtime_context")
+    if hasattr(context, "snapshot_context"):
+        return partial(context.restore_context, context.snapshot_context())
+    return partial(publish, arguments)
+
+
+def prepare_groups(arguments: Any, model_config: Any, port: int) -> None:
+    """Process groups as the next runner expects them: there already, or absent because it builds them itself."""
+    state = import_module("sglang.srt.distributed.parallel_state")
+    bootstrap = _module("sglang.srt.distributed.bootstrap")
+    built: bool = state.model_parallel_is_initialized()
+    if not hasattr(bootstrap, "init_parallel_runtime"):
+        # groups of one rank carry nothing, so that engines built earlier do not miss theirs
+        if built:
+            state.destroy_model_parallel()
+        return
+    if not built:
+        bootstrap.init_parallel_runtime(server_args=arguments, device="cpu", dist_port=port)
+    bootstrap.init_layer_runtime(model_config=model_config)
+
+
+def _module(name: str) -> Any:
+    """The module, or None where this version has none of that name."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise
+        return None

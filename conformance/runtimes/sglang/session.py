@@ -1,0 +1,90 @@
+"""One model in one pool, stepped by SGLang's own forward passes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from conformance.runtimes.forced import ForcedPolicy
+from conformance.runtimes.refusals import check_plan
+from conformance.runtimes.sglang.build import REQUESTS
+from conformance.runtimes.sglang.engine import Engine
+from conformance.runtimes.sglang.pool import new_pool, raw
+from conformance.runtimes.sglang.streams import recorded, stacked
+from properties.row_batch import batch_of
+from properties.runtime import LayerWork, Mode, Model, StepResult
+from reference.plan import PoolLayout, StepPlan, TapePlan
+from vskipper.errors import InputError
+from vskipper.execution.routed_pass import RoutedPass
+from vskipper.sglang.passes import PassPlan, published
+
+
+class SGLangSession:
+    """Implements Session. In mode dense nothing is published, so that the engine runs its own forward alone."""
+
+    def __init__(self, *, engine: Engine, model: Model, policy: Any, layout: PoolLayout, mode: Mode) -> None:
+        self._engine, self._model = engine, model
+        self._policy, self._mode, self._layout = policy, mode, layout
+        self._pool: Any = new_pool(engine.runner.token_to_kv_pool, layout)
+
+    @property
+    def kv(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        return raw(self._pool)
+
+    def close(self) -> None:
+        self._pool = None
+
+    def step(self, plan: StepPlan, tape: TapePlan | None = None) -> StepResult:
+        check_plan(plan, self._layout)
+        self._check(plan)
+        with recorded(self._engine.decoder) as streams:
+            logits, run = self._dense(plan) if self._mode == "dense" else self._routed(plan, tape)
+        # the engine reuses the buffer of its logits
+        result = StepResult(
+            logits=logits.clone(),
+            hidden=stacked(streams, self._model.config.num_hidden_layers),
+            actions=torch.zeros(0, plan.rows, dtype=torch.uint8),
+        )
+        return result if run is None else _with_evidence(result, run)
+
+    def _dense(self, plan: StepPlan) -> tuple[Tensor, None]:
+        return self._engine.run(plan, self._pool), None
+
+    def _routed(self, plan: StepPlan, tape: TapePlan | None) -> tuple[Tensor, RoutedPass]:
+        done: list[RoutedPass] = []
+        decoder = self._engine.vskipper
+        decoder.policy = self._policy if tape is None else self._forced(plan, tape)
+        with published(PassPlan(rows=batch_of(plan), force_run=None, done=done.append, keep_weights=True)):
+            logits = self._engine.run(plan, self._pool)
+        if len(done) != 1:
+            raise RuntimeError(f"routed pass: got {len(done)} records of what ran, expected 1")
+        return logits, done[0]
+
+    def _forced(self, plan: StepPlan, tape: TapePlan) -> ForcedPolicy:
+        like = torch.empty(0, dtype=self._model.dtype)
+        return ForcedPolicy(self._policy, self._model.routed_layers, tape, plan.rows, like)
+
+    def _check(self, plan: StepPlan) -> None:
+        where = "step plan on SGLang"
+        if plan.padding:
+            raise InputError("padding rows", where=where, got=plan.padding, expected="0, an eager pass has none")
+        if len(plan.chunks) > REQUESTS:
+            raise InputError("chunks", where=where, got=len(plan.chunks), expected=f"{REQUESTS} or fewer")
+        longest = max(chunk.start + len(chunk.tokens) for chunk in plan.chunks)
+        if longest > self._engine.context_length:
+            expected = f"{self._engine.context_length} or fewer"
+            raise InputError("positions of a request", where=where, got=longest, expected=expected)
+
+
+def _with_evidence(result: StepResult, run: RoutedPass) -> StepResult:
+    """What the pass recorded of itself, added to its outputs."""
+    return replace(
+        result,
+        actions=run.tape.actions,
+        weights=run.tape.weights,
+        work=tuple(LayerWork(attention=a, mlp=m, projector=p, kv_rows=kv) for a, m, p, kv in run.work.counts.tolist()),
+        cohorts=tuple((cohorts.rows, cohorts.offsets) for cohorts in run.plans),
+    )

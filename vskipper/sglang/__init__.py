@@ -1,0 +1,1 @@
+"""Everything that knows SGLang; nothing else in vSkipper does."""

@@ -1,0 +1,46 @@
+"""The engine's attention backend and KV pool as the executor sees them, for one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vskipper.action import ATTENTION_BIT
+from vskipper.sglang.layer import EngineLayer
+from vskipper.sglang.seams.kv_write import write_kv
+
+
+class EngineAttention:
+    """Implements Attention over the engine's forward batch. The backend attends for every row, since its metadata
+    describe the whole batch; what a row that skips attention gets is dropped, never multiplied away."""
+
+    def __init__(self, layers: Sequence[EngineLayer], forward_batch: Any) -> None:
+        self._layers = layers
+        self._batch = forward_batch
+        self._written: tuple[int, Tensor, Tensor] | None = None
+
+    def write_kv(self, layer: int, k: Tensor, v: Tensor) -> None:
+        write_kv(self._layers[layer].attention, self._batch, k, v)
+        self._written = (layer, k, v)
+
+    def attend_all(self, layer: int, q: Tensor) -> Tensor:
+        written, k, v = self._written or (None, q, q)
+        if written != layer:
+            raise RuntimeError(f"attention of layer {layer} before its K and V are written")
+        rows = q.shape[0]
+        module = self._layers[layer].attention
+        attended: Tensor = module(
+            q.reshape(rows, -1), k.reshape(rows, -1), v.reshape(rows, -1), self._batch, save_kv_cache=False
+        )
+        return attended.view(rows, -1)
+
+    def attend_rows(self, layer: int, q: Tensor, rows: Tensor) -> Tensor:
+        return self.attend_all(layer, q)[rows]
+
+    def attend_masked(self, layer: int, q: Tensor, actions: Tensor, valid: Tensor) -> Tensor:
+        attended = self.attend_all(layer, q)
+        runs = (actions & ATTENTION_BIT).bool() & valid
+        return torch.where(runs[:, None], attended, torch.zeros_like(attended))

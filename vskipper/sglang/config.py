@@ -1,0 +1,90 @@
+"""How the plugin is configured: one JSON object, in an environment variable or in a file that it names."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+from vskipper.errors import InputError
+
+VARIABLE: Final = "VSKIPPER_CONFIG"
+Mode = Literal["dense", "routed", "by-request"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """policy: a name or package.module:Class. settings: its keyword arguments, as JSON values. delta: a file of router
+    and projector tensors, or None for the checkpoint's own. routed_layers: which layers the policy decides at, or None
+    for those of the router (the upper half of a model without one). mode: how requests run; by-request chooses
+    prefill and decode mode of each from its id and seed. Raises InputError for a value of another kind."""
+
+    policy: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    delta: str | None = None
+    routed_layers: tuple[int, ...] | None = None
+    mode: Mode = "routed"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        where = "plugin configuration"
+        for name, holds, expected in (
+            ("policy", isinstance(self.policy, str) and bool(self.policy), "a name or package.module:Class"),
+            ("settings", isinstance(self.settings, Mapping), "an object"),
+            ("delta", self.delta is None or isinstance(self.delta, str), "a file name or null"),
+            ("routed_layers", _layers(self.routed_layers), "a list of layer numbers, ascending, or null"),
+            ("mode", self.mode in get_args(Mode), ", ".join(get_args(Mode))),
+            ("seed", type(self.seed) is int and 0 <= self.seed < 2**63, "an integer from 0 to 2^63 - 1"),
+        ):
+            if not holds:
+                raise InputError(name, where=where, got=repr(getattr(self, name)), expected=expected)
+
+    def to_json(self) -> str:
+        """One line that parse() reads back."""
+        return json.dumps(asdict(self) | {"settings": dict(self.settings)}, sort_keys=True)
+
+    def environment(self) -> dict[str, str]:
+        """The variable that configures the plugin in a process and its children."""
+        return {VARIABLE: self.to_json()}
+
+
+def parse(text: str, where: str) -> EngineConfig:
+    """Read the JSON object; raises InputError for what is no JSON, an unknown key, or one that is missing."""
+    try:
+        raw = json.loads(text)
+    except ValueError as error:
+        raise InputError("plugin configuration", where=where, got=str(error), expected="a JSON object") from error
+    if not isinstance(raw, dict):
+        raise InputError("plugin configuration", where=where, got=type(raw).__name__, expected="a JSON object")
+    known = [item.name for item in fields(EngineConfig)]
+    unknown = sorted(set(raw) - set(known))
+    if unknown:
+        raise InputError("unknown key", where=where, got=", ".join(unknown), expected=", ".join(known))
+    if "policy" not in raw:
+        raise InputError("policy", where=where, got="none", expected="a name or package.module:Class")
+    layers = raw.get("routed_layers")
+    return EngineConfig(**raw | {"routed_layers": tuple(layers) if isinstance(layers, list) else layers})
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> EngineConfig | None:
+    """The configuration that VSKIPPER_CONFIG holds or names, None where it is not set or empty: the plugin is off."""
+    text = environment.get(VARIABLE, "").strip()
+    if not text:
+        return None
+    if text.startswith("{"):
+        return parse(text, VARIABLE)
+    try:
+        return parse(Path(text).read_text(encoding="utf-8"), text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(VARIABLE, where=text, got=str(error), expected="a JSON object or a readable file") from error
+
+
+def _layers(value: object) -> bool:
+    if value is None:
+        return True
+    if not isinstance(value, tuple) or not value or not all(type(layer) is int and layer >= 0 for layer in value):
+        return False
+    return list(value) == sorted(set(value))

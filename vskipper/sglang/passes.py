@@ -1,0 +1,65 @@
+"""The plan of the forward pass that is running: published around the engine's forward, read by the model.
+
+The engine rebuilds its batch object on the way to the model, so that nothing attached to it arrives there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from vskipper.errors import PolicyError
+from vskipper.execution.routed_pass import RoutedPass
+from vskipper.policy import RowBatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassPlan:
+    """A routed pass. rows: what the policy sees. force_run: bool [rows], rows that run as the dense model does, or
+    None. done: called with the evidence once the last layer has run. keep_weights: whether the tape keeps w."""
+
+    rows: RowBatch
+    force_run: Tensor | None
+    done: Callable[[RoutedPass], None]
+    keep_weights: bool = False
+
+    def plan(self, input_ids: Tensor, positions: Tensor, forward_batch: Any) -> PassPlan:
+        """Itself: it was planned before the engine built its batch."""
+        return self
+
+    def failed(self, error: PolicyError) -> None:
+        """Nobody but the caller is served by this pass."""
+        raise error
+
+
+class PassSource(Protocol):
+    """Who says how the pass that runs now is routed, and hears what became of it."""
+
+    def plan(self, input_ids: Tensor, positions: Tensor, forward_batch: Any) -> PassPlan | None:
+        """Called by the model with what the engine gives it, int64 [rows] each; None: the pass runs dense."""
+
+    def failed(self, error: PolicyError) -> None:
+        """The policy broke down in this pass, which will now run dense; may raise to stop it."""
+
+
+_current: ContextVar[PassSource | None] = ContextVar("vskipper_pass", default=None)
+
+
+def current_pass() -> PassSource | None:
+    """The source of the pass that runs now, or None: it runs dense."""
+    return _current.get()
+
+
+@contextmanager
+def published(source: PassSource | None) -> Iterator[None]:
+    """Make `source` the current one."""
+    token = _current.set(source)
+    try:
+        yield
+    finally:
+        _current.reset(token)

@@ -1,0 +1,53 @@
+"""The entry point that SGLang calls in every process, before it builds anything: off unless VSKIPPER_CONFIG is set."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Final, NoReturn
+
+from vskipper.errors import InputError
+from vskipper.sglang.config import from_environment
+
+MODELS: Final = "vskipper.sglang.models"
+MODEL_PACKAGE: Final = "SGLANG_EXTERNAL_MODEL_PACKAGE"
+
+
+def load() -> None:
+    """Check the configuration and the engine, and name the package of model classes. SGLang logs what a plugin raises
+    and goes on without it; so bad input ends the process instead, with one line and exit code 2."""
+    try:
+        config = from_environment()
+        if config is None:
+            return
+        use_models()
+        from vskipper.sglang.start_checks import install_checks
+
+        install_checks(config)
+    except InputError as error:
+        refuse(error)
+
+
+def use_models() -> None:
+    """Have the engine take its models from vSkipper's package; raises InputError where another one is named."""
+    named = os.environ.setdefault(MODEL_PACKAGE, MODELS)
+    if named != MODELS:
+        raise InputError("another model package", where=MODEL_PACKAGE, got=named, expected=MODELS)
+
+
+def refuse(error: InputError) -> NoReturn:
+    """One line, exit code 2."""
+    print(f"vskipper: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+    raise SystemExit(2)
+
+
+def checked(check: Any) -> Any:
+    """`check` with refuse() in place of a raised InputError."""
+
+    def run(*arguments: Any) -> None:
+        try:
+            check(*arguments)
+        except InputError as error:
+            refuse(error)
+
+    return run

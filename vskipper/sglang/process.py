@@ -1,0 +1,113 @@
+"""The plugin in one scheduler process: the served policy, the requests' plans and keys, and the seams they hang on."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import count
+from typing import Any
+
+from vskipper import __version__
+from vskipper.errors import PolicyError
+from vskipper.sglang import namespace
+from vskipper.sglang.batches import BatchPass
+from vskipper.sglang.config import EngineConfig, from_environment
+from vskipper.sglang.decoder import RoutedDecoder
+from vskipper.sglang.policy import ServedPolicy, open_policy
+from vskipper.sglang.request import RequestMode, RequestPlan, RequestState, choose_plan, new_state
+from vskipper.sglang.seams import cache, internal_state, requests, results, scheduler
+
+
+class Serving:
+    """Implements what the seams call back. One a process: the engine has one scheduler in each."""
+
+    def __init__(self, config: EngineConfig, served: ServedPolicy) -> None:
+        self._config = config
+        self._served = served
+        # a process that comes after this one may share a store with it
+        self._nonce = secrets.token_hex(8)
+        self._numbers = count()
+
+    def admit(self, request: Any) -> None:
+        """Fix the request's plan and file it under its plan's key (clauses MODE-3, CACHE-1)."""
+        capabilities = self._served.policy.capabilities
+        plan = choose_plan(self._config.mode, capabilities, request.rid, self._config.seed)
+        request.vskipper = new_state(plan, request.rid, len(request.origin_input_ids))
+        request.vskipper_user_key = request.extra_key
+        request.extra_key = self._key(plan, request.extra_key)
+        results.attach(request)
+
+    def retracted(self, request: Any) -> None:
+        """The request's KV is gone. What it computes again mixes two modes where its plan does, and is its own."""
+        if request.vskipper.plan.differs:
+            request.extra_key = self._private(request.vskipper_user_key)
+            request.skip_radix_cache_insert = False
+
+    def open_batch(self, batch: Any) -> BatchPass:
+        """What the model asks how to run the batch."""
+        states = [request.vskipper for request in batch.reqs]
+        return BatchPass(states, lambda error: fail(batch.reqs, error))
+
+    def close_batch(self, batch: Any, ran: BatchPass) -> None:
+        """The batch's results are about to be handled."""
+        for evidence in ran.evidence:
+            evidence.count()
+        for request in batch.reqs:
+            decodes = len(request.output_ids) > 0 and not request.is_retracted
+            if request.vskipper.plan.differs and decodes and not namespace.is_private(request.extra_key):
+                cache.keep_private(request)
+
+    def facts(self) -> dict[str, Any]:
+        """What /server_info says of the plugin; JSON values."""
+        return {
+            "version": __version__,
+            "config": asdict(self._config) | {"settings": dict(self._config.settings)},
+            "routed_layers": list(self._served.routed_layers),
+            "namespace": self._served.routes,
+        }
+
+    def _key(self, plan: RequestPlan, user_key: str | None) -> str | None:
+        if plan.prefill == RequestMode.DENSE:
+            return namespace.dense_key(user_key)
+        if not self._served.policy.capabilities.prefix_determined:
+            return self._private(user_key)
+        return namespace.routed_key(user_key, self._served.routes)
+
+    def _private(self, user_key: str | None) -> str:
+        return namespace.private_key(user_key, f"{self._nonce}.{next(self._numbers)}")
+
+
+def start(model: Any) -> RoutedDecoder | None:
+    """Called by the model's constructor, before the scheduler builds whatever the seams patch. None where the plugin
+    is off, or set to mode dense: then no request and no batch is touched."""
+    config = from_environment()
+    if config is None:
+        return None
+    weight = next(model.parameters())
+    served = open_policy(
+        config,
+        model.config._name_or_path,
+        model.config.to_dict(),
+        dtype=weight.dtype,
+        device=weight.device,
+    )
+    serving = Serving(config, served)
+    internal_state.install(serving.facts)
+    if config.mode == "dense":
+        return None
+    cache.install()
+    requests.install(serving.admit, serving.retracted)
+    scheduler.install(serving.open_batch, serving.close_batch)
+    return RoutedDecoder(model.model, served.policy, served.routed_layers)
+
+
+def fail(requests: Sequence[Any], error: PolicyError) -> None:
+    """Fail every routed request of a pass whose policy broke down; the pass itself goes on dense, so that the others
+    are served, and what it wrote for the failed ones is kept out of the prefix cache."""
+    for request in requests:
+        state: RequestState = request.vskipper
+        if RequestMode.ROUTED in (state.plan.prefill, state.plan.decode):
+            state.failure = str(error)
+            cache.keep_private(request)
+            results.abort(request, str(error))

@@ -1,0 +1,42 @@
+"""Where a forward pass's KV pool is found, and what its writer takes as location."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from torch import Tensor
+
+
+def write_kv(attention: Any, forward_batch: Any, k: Tensor, v: Tensor) -> None:
+    """Write k and v [rows, kv heads, head dim] of layer module `attention` to the rows' slots, as the engine does."""
+    pool = kv_pool(forward_batch)
+    pool.set_kv_buffer(attention, _location(forward_batch), k, v, attention.k_scale, attention.v_scale)
+
+
+def kv_pool(forward_batch: Any) -> Any:
+    """The pool of the pass: of the forward context where there is one, else the batch's own."""
+    return forward_batch.token_to_kv_pool if _context() is None else _context().get_token_to_kv_pool()
+
+
+def _location(forward_batch: Any) -> Any:
+    """The slots, wrapped where the pool asks whether they are physical."""
+    location = _write_location()
+    return forward_batch.out_cache_loc if location is None else location.for_batch(forward_batch)
+
+
+@cache
+def _context() -> Any:
+    try:
+        from sglang.srt.model_executor import forward_context
+    except ImportError:
+        return None
+    return forward_context
+
+
+@cache
+def _write_location() -> Any:
+    from sglang.srt.mem_cache import memory_pool
+
+    found = getattr(memory_pool, "KVWriteLoc", None)
+    return found if hasattr(found, "for_batch") else None

@@ -1,0 +1,37 @@
+"""What is checked in the process that starts the engine, before a scheduler exists and weights are read (clause IN-1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from vskipper.sglang.config import EngineConfig
+from vskipper.sglang.policy import open_policy
+from vskipper.sglang.refusals import refuse_unsupported
+from vskipper.sglang.seams import server_args
+
+
+def install_checks(config: EngineConfig) -> None:
+    """Have every resolved set of server arguments checked against what vSkipper serves and what the policy needs."""
+    server_args.install(lambda resolved: check(config, resolved))
+
+
+def check(config: EngineConfig, resolved: Any) -> None:
+    """Raises InputError for an argument, a model, a delta or a policy that cannot be served together."""
+    model_config = read_model_config(resolved)
+    refuse_unsupported(resolved, model_config)
+    open_policy(config, resolved.model_path, model_config, dtype=torch.float32)
+
+
+def read_model_config(resolved: Any) -> dict[str, Any]:
+    """The model's config.json with the user's overrides, as the engine reads it."""
+    import json
+
+    from transformers import AutoConfig
+
+    found = AutoConfig.from_pretrained(resolved.model_path, trust_remote_code=False)
+    overrides = json.loads(resolved.json_model_override_args or "{}")
+    found.update(overrides)
+    values: dict[str, Any] = found.to_dict()
+    return values
