@@ -39,7 +39,8 @@ def open_pass(
     force_run: Tensor | None = None,
     keep_weights: bool = False,
 ) -> RoutedPass:
-    """A pass of `policy` over `rows` at the routed `layers`, its buffers made anew on the rows' device."""
+    """A pass of `policy` over `rows` at the routed `layers`, its buffers made anew on the rows' device. To the policy
+    the rows of force_run are padding: it decides nothing for them, and what they hold is not its concern."""
     device = rows.valid.device
     return RoutedPass(
         valid=rows.valid,
@@ -49,5 +50,15 @@ def open_pass(
         plans=tuple(empty_plan(rows.rows, device) for _ in layers),
         work=WorkCounters(len(layers), device),
         attention=attention,
-        state=policy.begin(rows),
+        state=policy.begin(rows if force_run is None else _hide(rows, force_run)),
+    )
+
+
+def _hide(rows: RowBatch, hidden: Tensor) -> RowBatch:
+    return RowBatch(
+        request_keys=rows.request_keys.masked_fill(hidden, 0),
+        positions=rows.positions.masked_fill(hidden, 0),
+        token_ids=rows.token_ids.masked_fill(hidden, 0),
+        phases=rows.phases.masked_fill(hidden, 0),
+        valid=rows.valid & ~hidden,
     )

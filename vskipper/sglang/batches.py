@@ -13,69 +13,107 @@ from vskipper.action import Action
 from vskipper.errors import PolicyError
 from vskipper.execution.routed_pass import RoutedPass
 from vskipper.policy import Phase, RowBatch
-from vskipper.sglang.passes import PassPlan
+from vskipper.sglang.passes import Attempt, PassPlan
 from vskipper.sglang.request import RequestMode, RequestState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassEvidence:
-    """What a routed pass did. owners: for each row its request and phase, None where its phase is dense. actions: uint8
-    [routed layers, rows] on the device. counts: int64 [routed layers, branches], rows through each branch."""
+class PassRow:
+    """A row of the batch: its request, its position, and whether it runs as the dense model does."""
 
-    owners: tuple[tuple[RequestState, Phase] | None, ...]
+    state: RequestState
+    position: int
+    dense: bool
+
+    @property
+    def phase(self) -> Phase:
+        return self.state.phase(self.position)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassEvidence:
+    """What a routed pass did. rows: in the engine's order. actions: uint8 [routed layers, rows] on the device. counts:
+    int64 [routed layers, branches], rows through each branch."""
+
+    rows: tuple[PassRow, ...]
     actions: Tensor
     counts: Tensor
 
     def count(self) -> None:
         """Add the pass to its requests' counts; waits for the device."""
         skipped = (self.actions == int(Action.PROJECT_ONLY)).sum(0).tolist()
-        for owner, rows_skipped in zip(self.owners, skipped, strict=True):
-            if owner is not None:
-                state, phase = owner
-                state.pairs[phase] += self.actions.shape[0]
-                state.skipped[phase] += rows_skipped
+        for row, projected in zip(self.rows, skipped, strict=True):
+            if not row.dense:
+                row.state.count(row.phase, pairs=self.actions.shape[0], skipped=projected)
 
 
 class BatchPass:
-    """Implements PassSource for one batch of the scheduler. states: of the batch's requests, in its order."""
+    """Implements PassSource for one batch of the scheduler. states: of the batch's requests, in its order. fail: ends a
+    request, by its number in the batch, with an error."""
 
-    def __init__(self, states: Sequence[RequestState], on_failure: Callable[[PolicyError], None]) -> None:
+    def __init__(self, states: Sequence[RequestState], fail: Callable[[int, PolicyError], None]) -> None:
         self._states = tuple(states)
-        self._on_failure = on_failure
+        self._fail = fail
+        self._given: tuple[Tensor, Tensor, tuple[PassRow, ...]] | None = None
         self.evidence: list[PassEvidence] = []
 
     def plan(self, input_ids: Tensor, positions: Tensor, forward_batch: Any) -> PassPlan | None:
-        places = row_positions(forward_batch, len(self._states))
-        if not any(_routed(state, first, rows) for state, (first, rows) in zip(self._states, places, strict=True)):
+        rows = _rows(self._states, row_positions(forward_batch, len(self._states)))
+        if all(row.dense for row in rows):
             return None
-        owners = [
-            (state, state.phase(first + row))
-            for state, (first, rows) in zip(self._states, places, strict=True)
-            for row in range(rows)
-        ]
-        if len(owners) != input_ids.shape[0]:
-            raise RuntimeError(f"the batch's requests have {len(owners)} rows, the engine's pass {input_ids.shape[0]}")
-        dense = [state.plan.mode(phase) == RequestMode.DENSE for state, phase in owners]
+        if len(rows) != input_ids.shape[0]:
+            raise RuntimeError(f"the batch's requests have {len(rows)} rows, the engine's pass {input_ids.shape[0]}")
+        self._given = (input_ids, positions, rows)
+        return self._plan(self._routed())
+
+    def recover(self, attempt: Attempt, error: PolicyError) -> Tensor | None:
+        """Try each routed request with all others run dense, end those that fail, and run the rest together."""
+        healthy = []
+        for number in self._routed():
+            try:
+                attempt(self._plan([number]))
+                healthy.append(number)
+            except PolicyError as own:
+                self._fail(number, own)
+        self.evidence.clear()
+        if 0 < len(healthy) < len(self._routed()):
+            try:
+                return attempt(self._plan(healthy))
+            except PolicyError as common:
+                error = common
+        # no request alone is at fault: all of them end
+        for number in healthy:
+            self._fail(number, error)
+        return None
+
+    def _routed(self) -> list[int]:
+        """Numbers of the requests of which a row runs routed."""
+        assert self._given is not None
+        states = {id(row.state) for row in self._given[2] if not row.dense}
+        return [number for number, state in enumerate(self._states) if id(state) in states]
+
+    def _plan(self, decided: Sequence[int]) -> PassPlan:
+        """The pass in which the policy decides for these requests alone."""
+        assert self._given is not None
+        input_ids, positions, rows = self._given
+        chosen = {id(self._states[number]) for number in decided}
+        forced = [row.dense or id(row.state) not in chosen for row in rows]
         device = input_ids.device
 
         def done(run: RoutedPass) -> None:
-            kept = tuple(None if d else owner for owner, d in zip(owners, dense, strict=True))
-            self.evidence.append(PassEvidence(owners=kept, actions=run.tape.actions, counts=run.work.counts))
+            self.evidence.append(PassEvidence(rows=rows, actions=run.tape.actions, counts=run.work.counts))
 
         return PassPlan(
             rows=RowBatch(
-                request_keys=torch.tensor([state.key for state, _ in owners], device=device),
+                request_keys=torch.tensor([row.state.key for row in rows], device=device),
                 positions=positions.to(torch.int64),
                 token_ids=input_ids.to(torch.int64),
-                phases=torch.tensor([int(phase) for _, phase in owners], dtype=torch.int8, device=device),
-                valid=torch.ones(len(owners), dtype=torch.bool, device=device),
+                phases=torch.tensor([int(row.phase) for row in rows], dtype=torch.int8, device=device),
+                valid=torch.ones(len(rows), dtype=torch.bool, device=device),
             ),
-            force_run=torch.tensor(dense, device=device) if any(dense) else None,
+            force_run=torch.tensor(forced, device=device) if any(forced) else None,
             done=done,
         )
-
-    def failed(self, error: PolicyError) -> None:
-        self._on_failure(error)
 
 
 def row_positions(forward_batch: Any, requests: int) -> list[tuple[int, int]]:
@@ -94,7 +132,9 @@ def _lengths(forward_batch: Any) -> list[int]:
     return lengths
 
 
-def _routed(state: RequestState, first: int, rows: int) -> bool:
-    """Whether any of `rows` rows from position `first` on runs routed."""
-    phases = {state.phase(first), state.phase(first + rows - 1)} if rows else set()
-    return any(state.plan.mode(phase) == RequestMode.ROUTED for phase in phases)
+def _rows(states: Sequence[RequestState], places: Sequence[tuple[int, int]]) -> tuple[PassRow, ...]:
+    return tuple(
+        PassRow(state=state, position=position, dense=state.mode(position) == RequestMode.DENSE)
+        for state, (first, count) in zip(states, places, strict=True)
+        for position in range(first, first + count)
+    )

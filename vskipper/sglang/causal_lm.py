@@ -11,7 +11,7 @@ from vskipper.checkpoint.flexidepth import is_router_tensor
 from vskipper.errors import PolicyError
 from vskipper.sglang import process
 from vskipper.sglang.decoder import RoutedDecoder
-from vskipper.sglang.passes import current_pass
+from vskipper.sglang.passes import PassPlan, current_pass
 
 
 def attach(model: Any) -> RoutedDecoder | None:
@@ -34,10 +34,16 @@ def forward(
     plan = source.plan(input_ids, positions, forward_batch)
     if plan is None:
         return dense()
+
+    def attempt(tried: PassPlan) -> Tensor:
+        hidden: Tensor = model.vskipper.run(input_ids, forward_batch, input_embeds, tried)
+        return hidden
+
     try:
-        hidden = model.vskipper.run(input_ids, forward_batch, input_embeds, plan)
+        hidden: Tensor | None = attempt(plan)
     except PolicyError as error:
-        source.failed(error)
+        hidden = source.recover(attempt, error)
+    if hidden is None:
         return dense()
     return model.logits_processor(input_ids, hidden, model.lm_head, forward_batch)
 

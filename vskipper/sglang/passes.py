@@ -17,6 +17,9 @@ from vskipper.errors import PolicyError
 from vskipper.execution.routed_pass import RoutedPass
 from vskipper.policy import RowBatch
 
+# runs a plan through the model: the final norm's output [rows, hidden]; raises PolicyError
+Attempt = Callable[["PassPlan"], Tensor]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassPlan:
@@ -32,7 +35,7 @@ class PassPlan:
         """Itself: it was planned before the engine built its batch."""
         return self
 
-    def failed(self, error: PolicyError) -> None:
+    def recover(self, attempt: Attempt, error: PolicyError) -> Tensor | None:
         """Nobody but the caller is served by this pass."""
         raise error
 
@@ -43,8 +46,9 @@ class PassSource(Protocol):
     def plan(self, input_ids: Tensor, positions: Tensor, forward_batch: Any) -> PassPlan | None:
         """Called by the model with what the engine gives it, int64 [rows] each; None: the pass runs dense."""
 
-    def failed(self, error: PolicyError) -> None:
-        """The policy broke down in this pass, which will now run dense; may raise to stop it."""
+    def recover(self, attempt: Attempt, error: PolicyError) -> Tensor | None:
+        """The policy broke down in this pass. What an attempt with another plan gave, or None: the pass runs dense.
+        Either way every row is computed again, from the start. May raise to stop it."""
 
 
 _current: ContextVar[PassSource | None] = ContextVar("vskipper_pass", default=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import count
 from typing import Any
@@ -14,17 +13,19 @@ from vskipper.sglang import namespace
 from vskipper.sglang.batches import BatchPass
 from vskipper.sglang.config import EngineConfig, from_environment
 from vskipper.sglang.decoder import RoutedDecoder
+from vskipper.sglang.metrics import Metrics, NoMetrics, open_metrics
 from vskipper.sglang.policy import ServedPolicy, open_policy
 from vskipper.sglang.request import RequestMode, RequestPlan, RequestState, choose_plan, new_state
-from vskipper.sglang.seams import cache, internal_state, requests, results, scheduler
+from vskipper.sglang.seams import arguments, cache, internal_state, requests, results, scheduler
 
 
 class Serving:
     """Implements what the seams call back. One a process: the engine has one scheduler in each."""
 
-    def __init__(self, config: EngineConfig, served: ServedPolicy) -> None:
+    def __init__(self, config: EngineConfig, served: ServedPolicy, metrics: Metrics | NoMetrics) -> None:
         self._config = config
         self._served = served
+        self._metrics = metrics
         # a process that comes after this one may share a store with it
         self._nonce = secrets.token_hex(8)
         self._numbers = count()
@@ -40,23 +41,40 @@ class Serving:
 
     def retracted(self, request: Any) -> None:
         """The request's KV is gone. What it computes again mixes two modes where its plan does, and is its own."""
-        if request.vskipper.plan.differs:
+        if request.vskipper.plan.differs and request.vskipper.failure is None:
             request.extra_key = self._private(request.vskipper_user_key)
             request.skip_radix_cache_insert = False
 
     def open_batch(self, batch: Any) -> BatchPass:
         """What the model asks how to run the batch."""
         states = [request.vskipper for request in batch.reqs]
-        return BatchPass(states, lambda error: fail(batch.reqs, error))
+        return BatchPass(states, lambda number, error: self._fail(batch.reqs[number], error))
 
     def close_batch(self, batch: Any, ran: BatchPass) -> None:
         """The batch's results are about to be handled."""
         for evidence in ran.evidence:
             evidence.count()
+            self._metrics.routed_pass(evidence)
+        if batch.reqs and not ran.evidence:
+            self._metrics.dense_pass()
         for request in batch.reqs:
-            decodes = len(request.output_ids) > 0 and not request.is_retracted
-            if request.vskipper.plan.differs and decodes and not namespace.is_private(request.extra_key):
-                cache.keep_private(request)
+            self._after_pass(request)
+
+    def _after_pass(self, request: Any) -> None:
+        """What a request adds once it decodes is of its decode mode: inserted only where that is its prefill's too."""
+        state: RequestState = request.vskipper
+        decodes = len(request.output_ids) > 0 and not request.is_retracted
+        if state.plan.differs and decodes and not namespace.is_private(request.extra_key):
+            cache.keep_private(request)
+        if state.promote():
+            self._metrics.promoted()
+
+    def _fail(self, request: Any, error: PolicyError) -> None:
+        """End the request with the error; until then it runs dense, and what it writes stays out of the cache."""
+        request.vskipper.failure = str(error)
+        cache.keep_private(request)
+        results.abort(request, str(error))
+        self._metrics.failed()
 
     def facts(self) -> dict[str, Any]:
         """What /server_info says of the plugin; JSON values."""
@@ -92,7 +110,7 @@ def start(model: Any) -> RoutedDecoder | None:
         dtype=weight.dtype,
         device=weight.device,
     )
-    serving = Serving(config, served)
+    serving = Serving(config, served, open_metrics(arguments.current(), served.routed_layers))
     internal_state.install(serving.facts)
     if config.mode == "dense":
         return None
@@ -100,14 +118,3 @@ def start(model: Any) -> RoutedDecoder | None:
     requests.install(serving.admit, serving.retracted)
     scheduler.install(serving.open_batch, serving.close_batch)
     return RoutedDecoder(model.model, served.policy, served.routed_layers)
-
-
-def fail(requests: Sequence[Any], error: PolicyError) -> None:
-    """Fail every routed request of a pass whose policy broke down; the pass itself goes on dense, so that the others
-    are served, and what it wrote for the failed ones is kept out of the prefix cache."""
-    for request in requests:
-        state: RequestState = request.vskipper
-        if RequestMode.ROUTED in (state.plan.prefill, state.plan.decode):
-            state.failure = str(error)
-            cache.keep_private(request)
-            results.abort(request, str(error))

@@ -39,8 +39,8 @@ class RequestPlan:
 class RequestState:
     """key: what the policy sees of the request. prompt_length: rows at lower positions are of phase prefill.
     pairs, skipped: (row, routed layer) pairs that ran and those that were PROJECT_ONLY, by phase; rows of dense phases
-    are not counted. promoted: whether decode rows have run routed after a dense prefill. failure: what the policy broke
-    down with, in one of this request's passes."""
+    are not counted. promoted: decode rows have run routed after a dense prefill. failure: what the policy broke down
+    with in one of this request's passes; from then on it runs dense until it is ended."""
 
     plan: RequestPlan
     key: int
@@ -52,6 +52,21 @@ class RequestState:
 
     def phase(self, position: int) -> Phase:
         return Phase.PREFILL if position < self.prompt_length else Phase.DECODE
+
+    def mode(self, position: int) -> RequestMode:
+        """How the row at `position` runs."""
+        return RequestMode.DENSE if self.failure is not None else self.plan.mode(self.phase(position))
+
+    def count(self, phase: Phase, *, pairs: int, skipped: int) -> None:
+        """Count a routed row of `phase`."""
+        self.pairs[phase] += pairs
+        self.skipped[phase] += skipped
+
+    def promote(self) -> bool:
+        """Note a promotion; True the first time that decode rows have run routed after a dense prefill."""
+        before = self.promoted
+        self.promoted = self.plan.prefill == RequestMode.DENSE and self.pairs[Phase.DECODE] > 0
+        return self.promoted and not before
 
     def summary(self) -> dict[str, Any]:
         """Plan and skipped share by phase, None where no row of the phase ran routed; JSON values."""

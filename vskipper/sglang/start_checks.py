@@ -1,4 +1,4 @@
-"""What is checked in the process that starts the engine, before a scheduler exists and weights are read (clause IN-1)."""
+"""What is checked in the process that starts the engine, before there is a scheduler and weights are read (IN-1)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,14 @@
+"""The engine's resolved arguments, inside a process that it has set up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def current() -> Any:
+    """Raises what the engine raises where none are set."""
+    try:
+        from sglang.srt.runtime_context import get_server_args
+    except ImportError:
+        from sglang.srt.server_args import get_global_server_args as get_server_args
+    return get_server_args()
