@@ -18,6 +18,7 @@ class RouteTape:
     """actions: uint8 [routed layers, rows] on the device; row r of line i is what row r did at routed layer i.
 
     weights: w [routed layers, rows] where keep_weights asked for it and the gate mode is weighted, else None.
+    actions given: a tensor of that shape to write into, for a captured graph whose replays write it again.
     """
 
     def __init__(
@@ -27,9 +28,12 @@ class RouteTape:
         device: torch.device | str,
         *,
         keep_weights: bool = False,
+        actions: Tensor | None = None,
     ) -> None:
         self.layers = tuple(layers)
-        self.actions = torch.zeros(len(self.layers), rows, dtype=torch.uint8, device=device)
+        if actions is None:
+            actions = torch.zeros(len(self.layers), rows, dtype=torch.uint8, device=device)
+        self.actions = actions
         self.weights: Tensor | None = None
         self._keep_weights = keep_weights
         self._written = 0

@@ -38,7 +38,7 @@ def no_failure(number: int, error: PolicyError) -> None:
 
 
 def planned(states: list[RequestState], batch: Any, rows: int) -> PassPlan | None:
-    return BatchPass(states, no_failure).plan(torch.arange(rows), torch.arange(rows) + 10, batch)
+    return BatchPass(states, no_failure, print).plan(torch.arange(rows), torch.arange(rows) + 10, batch)
 
 
 def test_rows_of_a_recomputed_request_run_in_the_mode_of_their_position() -> None:
@@ -63,9 +63,9 @@ def test_a_batch_of_dense_rows_is_no_routed_pass() -> None:
 
 
 def test_rows_that_do_not_add_up_are_an_error() -> None:
-    with pytest.raises(RuntimeError, match="4 rows.* 5"):
+    with pytest.raises(RuntimeError, match=r"4 rows.* 5"):
         planned([state("a", 9)], extend([0], [4]), 5)
-    with pytest.raises(RuntimeError, match="1 requests.* 2"):
+    with pytest.raises(RuntimeError, match=r"1 requests.* 2"):
         planned([state("a", 9)], extend([0, 0], [4, 1]), 5)
 
 
@@ -85,7 +85,7 @@ class Engine:
         self.states, self.guilty, self.most = states, guilty, most
         self.failed: list[int] = []
         self.ran: list[set[int]] = []
-        self.source = BatchPass(states, lambda number, error: self.failed.append(number))
+        self.source = BatchPass(states, lambda number, error: self.failed.append(number), print)
 
     def attempt(self, plan: PassPlan) -> Tensor:
         forced = plan.force_run.tolist() if plan.force_run is not None else [False] * len(self.states)

@@ -30,6 +30,14 @@ class RoutedPass:
     state: Any
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Where a pass leaves what it did. actions: uint8 [routed layers, rows]. counts: int64 [routed layers, branches]."""
+
+    actions: Tensor
+    counts: Tensor
+
+
 def open_pass(
     policy: SkipPolicy,
     layers: Sequence[int],
@@ -38,17 +46,20 @@ def open_pass(
     *,
     force_run: Tensor | None = None,
     keep_weights: bool = False,
+    evidence: Evidence | None = None,
 ) -> RoutedPass:
-    """A pass of `policy` over `rows` at the routed `layers`, its buffers made anew on the rows' device. To the policy
-    the rows of force_run are padding: it decides nothing for them, and what they hold is not its concern."""
+    """A pass of `policy` over `rows` at the routed `layers`, its buffers made anew on the rows' device but for
+    `evidence`, where given. To the policy the rows of force_run are padding: it decides nothing for them, and what
+    they hold is not its concern."""
     device = rows.valid.device
+    actions, counts = (None, None) if evidence is None else (evidence.actions, evidence.counts)
     return RoutedPass(
         valid=rows.valid,
         positions=rows.positions,
         force_run=force_run,
-        tape=RouteTape(layers, rows.rows, device, keep_weights=keep_weights),
+        tape=RouteTape(layers, rows.rows, device, keep_weights=keep_weights, actions=actions),
         plans=tuple(empty_plan(rows.rows, device) for _ in layers),
-        work=WorkCounters(len(layers), device),
+        work=WorkCounters(len(layers), device, counts=counts),
         attention=attention,
         state=policy.begin(rows if force_run is None else _hide(rows, force_run)),
     )

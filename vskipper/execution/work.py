@@ -9,10 +9,12 @@ BRANCHES = ("attention", "mlp", "projector", "kv_rows")
 
 
 class WorkCounters:
-    """counts: int64 [routed layers, 4] on the device, columns as in BRANCHES."""
+    """counts: int64 [routed layers, 4] on the device, columns as in BRANCHES; all 0 at first, also those given."""
 
-    def __init__(self, layers: int, device: torch.device | str) -> None:
-        self.counts = torch.zeros(layers, len(BRANCHES), dtype=torch.int64, device=device)
+    def __init__(self, layers: int, device: torch.device | str, *, counts: Tensor | None = None) -> None:
+        shape = (layers, len(BRANCHES))
+        self.counts = torch.empty(shape, dtype=torch.int64, device=device) if counts is None else counts
+        self.counts.zero_()
 
     def add(self, index: int, branch: str, rows: Tensor | int) -> None:
         """Count `rows` more through `branch` at the index-th routed layer."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from vskipper.action import ATTENTION_BIT
 from vskipper.sglang.layer import EngineLayer
+from vskipper.sglang.masked_attention import attend_masked
 from vskipper.sglang.seams.kv_write import write_kv
 
 
@@ -27,9 +27,7 @@ class EngineAttention:
         self._written = (layer, k, v)
 
     def attend_all(self, layer: int, q: Tensor) -> Tensor:
-        written, k, v = self._written or (None, q, q)
-        if written != layer:
-            raise RuntimeError(f"attention of layer {layer} before its K and V are written")
+        k, v = self._of(layer)
         rows = q.shape[0]
         module = self._layers[layer].attention
         attended: Tensor = module(
@@ -41,6 +39,12 @@ class EngineAttention:
         return self.attend_all(layer, q)[rows]
 
     def attend_masked(self, layer: int, q: Tensor, actions: Tensor, valid: Tensor) -> Tensor:
-        attended = self.attend_all(layer, q)
+        k, v = self._of(layer)
         runs = (actions & ATTENTION_BIT).bool() & valid
-        return torch.where(runs[:, None], attended, torch.zeros_like(attended))
+        return attend_masked(self._layers[layer].attention, q, k, v, actions, runs, self._batch)
+
+    def _of(self, layer: int) -> tuple[Tensor, Tensor]:
+        """The K and V that were written last."""
+        if self._written is None or self._written[0] != layer:
+            raise RuntimeError(f"attention of layer {layer} before its K and V are written")
+        return self._written[1], self._written[2]

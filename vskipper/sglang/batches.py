@@ -11,7 +11,6 @@ from torch import Tensor
 
 from vskipper.action import Action
 from vskipper.errors import PolicyError
-from vskipper.execution.routed_pass import RoutedPass
 from vskipper.policy import Phase, RowBatch
 from vskipper.sglang.passes import Attempt, PassPlan
 from vskipper.sglang.request import RequestMode, RequestState
@@ -49,11 +48,18 @@ class PassEvidence:
 
 class BatchPass:
     """Implements PassSource for one batch of the scheduler. states: of the batch's requests, in its order. fail: ends a
-    request, by its number in the batch, with an error."""
+    request, by its number in the batch, with an error. uncovered: told of a request whose rows ran dense though its
+    plan says routed."""
 
-    def __init__(self, states: Sequence[RequestState], fail: Callable[[int, PolicyError], None]) -> None:
+    def __init__(
+        self,
+        states: Sequence[RequestState],
+        fail: Callable[[int, PolicyError], None],
+        uncovered: Callable[[int], None],
+    ) -> None:
         self._states = tuple(states)
         self._fail = fail
+        self._uncovered = uncovered
         self._given: tuple[Tensor, Tensor, tuple[PassRow, ...]] | None = None
         self.evidence: list[PassEvidence] = []
 
@@ -86,6 +92,10 @@ class BatchPass:
             self._fail(number, error)
         return None
 
+    def uncovered(self) -> None:
+        for number in self._routed():
+            self._uncovered(number)
+
     def _routed(self) -> list[int]:
         """Numbers of the requests of which a row runs routed."""
         assert self._given is not None
@@ -100,8 +110,8 @@ class BatchPass:
         forced = [row.dense or id(row.state) not in chosen for row in rows]
         device = input_ids.device
 
-        def done(run: RoutedPass) -> None:
-            self.evidence.append(PassEvidence(rows=rows, actions=run.tape.actions, counts=run.work.counts))
+        def keep(actions: Tensor, counts: Tensor) -> None:
+            self.evidence.append(PassEvidence(rows=rows, actions=actions, counts=counts))
 
         return PassPlan(
             rows=RowBatch(
@@ -112,7 +122,8 @@ class BatchPass:
                 valid=torch.ones(len(rows), dtype=torch.bool, device=device),
             ),
             force_run=torch.tensor(forced, device=device) if any(forced) else None,
-            done=done,
+            done=lambda run: keep(run.tape.actions, run.work.counts),
+            replayed=lambda evidence: keep(evidence.actions, evidence.counts),
         )
 
 

@@ -34,6 +34,9 @@ def forward(
     plan = source.plan(input_ids, positions, forward_batch)
     if plan is None:
         return dense()
+    if not model.vskipper.covers(plan, forward_batch):
+        source.uncovered()
+        return dense()
 
     def attempt(tried: PassPlan) -> Tensor:
         hidden: Tensor = model.vskipper.run(input_ids, forward_batch, input_embeds, tried)

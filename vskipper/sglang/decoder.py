@@ -6,26 +6,39 @@ from typing import Any
 
 from torch import Tensor
 
+from vskipper.execution.bounded import BoundedBranches
 from vskipper.execution.branches import Branches
 from vskipper.execution.dense_layer import dense_layer
 from vskipper.execution.packed import PackedBranches
 from vskipper.execution.routed_layer import RoutedLayer
 from vskipper.execution.routed_pass import RoutedPass, open_pass
+from vskipper.kernels.swiglu import SwiGLUScratch
 from vskipper.policy import SkipPolicy
 from vskipper.sglang.attention import EngineAttention
+from vskipper.sglang.graphs.runner import RoutedGraphs
 from vskipper.sglang.layer import EngineLayer
 from vskipper.sglang.passes import PassPlan
 
 
 class RoutedDecoder:
-    """model: the engine's decoder (embed_tokens, layers, norm). policy may be replaced between passes."""
+    """model: the engine's decoder (embed_tokens, layers, norm). policy may be replaced between passes. graphs: where
+    decode runs from captured graphs."""
 
-    def __init__(self, model: Any, policy: SkipPolicy, routed_layers: tuple[int, ...]) -> None:
+    def __init__(
+        self, model: Any, policy: SkipPolicy, routed_layers: tuple[int, ...], graphs: RoutedGraphs | None = None
+    ) -> None:
         self._model = model
         self.policy = policy
         self.routed_layers = routed_layers
+        self._graphs = graphs
         self.layers = tuple(EngineLayer(layer) for layer in model.layers)
-        self.branches: Branches = PackedBranches()
+        self.packed: Branches = PackedBranches()
+        self._bounded: BoundedBranches | None = None
+
+    def covers(self, plan: PassPlan, forward_batch: Any) -> bool:
+        """False for a decode pass that was to run from a graph and has none: it must not run eagerly instead."""
+        decodes = forward_batch.forward_mode.is_decode() and plan.captured is None
+        return not (decodes and self._graphs is not None and self._graphs.sizes)
 
     def run(self, input_ids: Tensor, forward_batch: Any, input_embeds: Tensor | None, plan: PassPlan) -> Tensor:
         """The final norm's output [rows, hidden]; the evidence goes to plan.done."""
@@ -38,20 +51,31 @@ class RoutedDecoder:
             attention,
             force_run=plan.force_run,
             keep_weights=plan.keep_weights,
+            evidence=plan.captured,
         )
-        hidden, residual = self._layers(hidden, run)
+        branches = self.packed if plan.captured is None else self.bounded(hidden)
+        hidden, residual = self._run_layers(hidden, run, branches)
         run.tape.finish()
         plan.done(run)
         normed: Tensor = self._model.norm(hidden, residual)[0]
         return normed
 
-    def _layers(self, hidden: Tensor, run: RoutedPass) -> tuple[Tensor, Tensor]:
+    def bounded(self, hidden: Tensor) -> BoundedBranches:
+        """Branches for passes of up to the rows of the first one, hidden [rows, hidden]: graphs are captured from the
+        largest on."""
+        if self._bounded is None:
+            width = max(layer.mlp_weights.w_out.shape[1] for layer in self.layers)
+            scratch = SwiGLUScratch.allocate(hidden.shape[0], width, hidden.dtype, hidden.device)
+            self._bounded = BoundedBranches(scratch)
+        return self._bounded
+
+    def _run_layers(self, hidden: Tensor, run: RoutedPass, branches: Branches) -> tuple[Tensor, Tensor]:
         index = {layer: i for i, layer in enumerate(self.routed_layers)}
         residual: Tensor | None = None
         for number, modules in enumerate(self.layers):
             if number in index:
                 routed = RoutedLayer(
-                    layer=number, index=index[number], modules=modules, policy=self.policy, branches=self.branches
+                    layer=number, index=index[number], modules=modules, policy=self.policy, branches=branches
                 )
                 hidden, residual = routed(hidden, residual, run)
             else:

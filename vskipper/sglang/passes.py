@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from vskipper.errors import PolicyError
-from vskipper.execution.routed_pass import RoutedPass
+from vskipper.execution.routed_pass import Evidence, RoutedPass
 from vskipper.policy import RowBatch
 
 # runs a plan through the model: the final norm's output [rows, hidden]; raises PolicyError
@@ -24,12 +24,16 @@ Attempt = Callable[["PassPlan"], Tensor]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassPlan:
     """A routed pass. rows: what the policy sees. force_run: bool [rows], rows that run as the dense model does, or
-    None. done: called with the evidence once the last layer has run. keep_weights: whether the tape keeps w."""
+    None. done: called with the evidence once the last layer has run. keep_weights: whether the tape keeps w.
+    captured: where a pass that is recorded into a graph leaves its evidence, in every replay; None for an eager one.
+    replayed: called in place of done with a copy of that evidence, for the rows of this pass."""
 
     rows: RowBatch
     force_run: Tensor | None
     done: Callable[[RoutedPass], None]
     keep_weights: bool = False
+    captured: Evidence | None = None
+    replayed: Callable[[Evidence], None] | None = None
 
     def plan(self, input_ids: Tensor, positions: Tensor, forward_batch: Any) -> PassPlan:
         """Itself: it was planned before the engine built its batch."""
@@ -38,6 +42,9 @@ class PassPlan:
     def recover(self, attempt: Attempt, error: PolicyError) -> Tensor | None:
         """Nobody but the caller is served by this pass."""
         raise error
+
+    def uncovered(self) -> None:
+        """Nothing is kept of it."""
 
 
 class PassSource(Protocol):
@@ -49,6 +56,9 @@ class PassSource(Protocol):
     def recover(self, attempt: Attempt, error: PolicyError) -> Tensor | None:
         """The policy broke down in this pass. What an attempt with another plan gave, or None: the pass runs dense.
         Either way every row is computed again, from the start. May raise to stop it."""
+
+    def uncovered(self) -> None:
+        """The pass was to be routed and runs dense, since no captured graph covers it."""
 
 
 _current: ContextVar[PassSource | None] = ContextVar("vskipper_pass", default=None)

@@ -7,16 +7,28 @@ from dataclasses import asdict
 from itertools import count
 from typing import Any
 
+import torch
+
 from vskipper import __version__
 from vskipper.errors import PolicyError
 from vskipper.sglang import namespace
 from vskipper.sglang.batches import BatchPass
 from vskipper.sglang.config import EngineConfig, from_environment
 from vskipper.sglang.decoder import RoutedDecoder
+from vskipper.sglang.graphs.runner import RoutedGraphs
 from vskipper.sglang.metrics import Metrics, NoMetrics, open_metrics
 from vskipper.sglang.policy import ServedPolicy, open_policy
 from vskipper.sglang.request import RequestMode, RequestPlan, RequestState, choose_plan, new_state
-from vskipper.sglang.seams import arguments, cache, internal_state, requests, results, scheduler
+from vskipper.sglang.seams import (
+    arguments,
+    cache,
+    decode_runner,
+    internal_state,
+    prefill_runner,
+    requests,
+    results,
+    scheduler,
+)
 
 
 class Serving:
@@ -48,7 +60,11 @@ class Serving:
     def open_batch(self, batch: Any) -> BatchPass:
         """What the model asks how to run the batch."""
         states = [request.vskipper for request in batch.reqs]
-        return BatchPass(states, lambda number, error: self._fail(batch.reqs[number], error))
+        return BatchPass(
+            states,
+            lambda number, error: self._fail(batch.reqs[number], error),
+            lambda number: cache.keep_private(batch.reqs[number]),
+        )
 
     def close_batch(self, batch: Any, ran: BatchPass) -> None:
         """The batch's results are about to be handled."""
@@ -117,4 +133,14 @@ def start(model: Any) -> RoutedDecoder | None:
     cache.install()
     requests.install(serving.admit, serving.retracted)
     scheduler.install(serving.open_batch, serving.close_batch)
-    return RoutedDecoder(model.model, served.policy, served.routed_layers)
+    return RoutedDecoder(model.model, served.policy, served.routed_layers, _graphs(weight.device, served.routed_layers))
+
+
+def _graphs(device: torch.device, routed_layers: tuple[int, ...]) -> RoutedGraphs | None:
+    """The second variant of the decode graphs, where the engine captures any."""
+    if device.type != "cuda" or arguments.current().disable_cuda_graph:
+        return None
+    graphs = RoutedGraphs(len(routed_layers))
+    decode_runner.install(graphs)
+    prefill_runner.install()
+    return graphs

@@ -1,4 +1,4 @@
-"""Where a forward pass's KV pool is found, and what its writer takes as location."""
+"""Where a forward pass's KV pool and attention backend are found, and what the pool's writer takes as location."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def write_kv(attention: Any, forward_batch: Any, k: Tensor, v: Tensor) -> None:
 def kv_pool(forward_batch: Any) -> Any:
     """The pool of the pass: of the forward context where there is one, else the batch's own."""
     return forward_batch.token_to_kv_pool if _context() is None else _context().get_token_to_kv_pool()
+
+
+def attention_backend(forward_batch: Any) -> Any:
+    """The backend that attends in this pass."""
+    return forward_batch.attn_backend if _context() is None else _context().get_attn_backend()
 
 
 def _location(forward_batch: Any) -> Any:

@@ -1,0 +1,75 @@
+"""One configuration out of what was typed, a file and the environment: each key once, or twice alike."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from vskipper.errors import InputError
+from vskipper.models import KNOWN, default_delta
+from vskipper.sglang.config import VARIABLE, EngineConfig, parse
+
+OPTIONS: Final = "the options"
+_SETTING: Final = "settings."
+
+
+def engine_config(
+    model: str, options: Mapping[str, Any], file: Path | None, environment: Mapping[str, str] = os.environ
+) -> EngineConfig:
+    """`options`: those that were given, by EngineConfig's names. Where nothing names a delta, one beside the model's
+    weights is taken, as `vskipper certify` does. Raises InputError for a key that two sources set differently."""
+    sources = [(OPTIONS, dict(options))]
+    if file is not None:
+        sources.append((str(file), _read(file)))
+    inherited = environment.get(VARIABLE, "").strip()
+    if inherited:
+        is_text = inherited.startswith("{")
+        sources.append((VARIABLE, _parsed(inherited, VARIABLE) if is_text else _read(Path(inherited))))
+    merged = merge(sources)
+    if "delta" not in merged and (model in KNOWN or Path(model).is_dir()):
+        beside = default_delta(model)
+        merged |= {} if beside is None else {"delta": str(beside)}
+    return parse(json.dumps(merged), ", ".join(name for name, source in sources if source) or OPTIONS)
+
+
+def merge(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    """All keys of all (origin, source), a policy's setting being a key; raises InputError where two differ."""
+    found: dict[str, tuple[str, Any]] = {}
+    for origin, source in sources:
+        for key, value in _flat(source).items():
+            before, known = found.setdefault(key, (origin, value))
+            if known != value:
+                got = f"{known!r} in {before}, {value!r} in {origin}"
+                raise InputError("a key is given twice", where=key, got=got, expected="one value")
+    merged: dict[str, Any] = {key: value for key, (_, value) in found.items() if not key.startswith(_SETTING)}
+    settings = {key: value for key, (_, value) in found.items() if key.startswith(_SETTING)}
+    return merged | ({"settings": {key.removeprefix(_SETTING): settings[key] for key in settings}} if settings else {})
+
+
+def _flat(source: Mapping[str, Any]) -> dict[str, Any]:
+    """A setting under `settings.NAME`; settings that are no mapping stay, to be refused."""
+    settings = source.get("settings")
+    if not isinstance(settings, Mapping):
+        return dict(source)
+    others = {key: value for key, value in source.items() if key != "settings"}
+    return others | {f"{_SETTING}{name}": value for name, value in settings.items()}
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return _parsed(file.read_text(encoding="utf-8"), str(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("configuration", where=file, got=error, expected="a readable JSON file") from error
+
+
+def _parsed(text: str, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError("configuration", where=where, got=error, expected="a JSON object") from error
+    if not isinstance(value, dict):
+        raise InputError("configuration", where=where, got=type(value).__name__, expected="a JSON object")
+    return value

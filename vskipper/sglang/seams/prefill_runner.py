@@ -1,0 +1,33 @@
+"""Prefill graphs, whatever a version calls them: a routed prefill is packed on the host, and runs eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+from vskipper.sglang.passes import current_pass
+from vskipper.sglang.seams.wrap import rewrap
+
+PACKAGE: Final = "sglang.srt.model_executor"
+RUNNERS: Final = (
+    ("runner.prefill_cuda_graph_runner", "PrefillCudaGraphRunner", "can_run_graph"),
+    ("piecewise_cuda_graph_runner", "PiecewiseCudaGraphRunner", "can_run"),
+    ("breakable_cuda_graph_runner", "BreakableCudaGraphRunner", "can_run"),
+)
+
+
+def install() -> None:
+    """Have each runner that this version has decline a batch with routed rows; dense prefill keeps its graph."""
+    for module, name, method in RUNNERS:
+        try:
+            found = import_module(f"{PACKAGE}.{module}")
+        except ModuleNotFoundError:
+            continue
+        rewrap(getattr(found, name), method, _declined)
+
+
+def _declined(original: Callable[..., bool], runner: Any, forward_batch: Any, *arguments: Any) -> bool:
+    source = current_pass()
+    planned = source and source.plan(forward_batch.input_ids, forward_batch.positions, forward_batch)
+    return not planned and original(runner, forward_batch, *arguments)
