@@ -16,6 +16,7 @@ from vskipper import __version__
 from vskipper.cli.certify import certify
 from vskipper.cli.policies import policies
 from vskipper.cli.replay import replay
+from vskipper.cli.serve import SERVER_ARGUMENTS, serve
 from vskipper.cli.verify import verify
 from vskipper.errors import InputError
 
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 for command in (certify, verify, policies, replay):
     app.command()(command)
+app.command(context_settings=SERVER_ARGUMENTS)(serve)
 
 
 def show_version(wanted: bool) -> None:

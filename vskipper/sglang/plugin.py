@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from vskipper.errors import InputError
 from vskipper.sglang.config import from_environment
@@ -21,8 +21,10 @@ def load() -> None:
         if config is None:
             return
         use_models()
+        from vskipper.sglang.seams import hf_config
         from vskipper.sglang.start_checks import install_checks
 
+        hf_config.install()
         install_checks(config)
     except InputError as error:
         refuse(error)
@@ -39,15 +41,3 @@ def refuse(error: InputError) -> NoReturn:
     """One line, exit code 2."""
     print(f"vskipper: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
     raise SystemExit(2)
-
-
-def checked(check: Any) -> Any:
-    """`check` with refuse() in place of a raised InputError."""
-
-    def run(*arguments: Any) -> None:
-        try:
-            check(*arguments)
-        except InputError as error:
-            refuse(error)
-
-    return run

@@ -141,5 +141,5 @@ REFUSALS: Final = (
 # switches without an argument
 REFUSED_VARIABLES: Final = {"SGLANG_EXPERIMENTAL_CPP_RADIX_TREE": "the C++ radix tree"}
 
-ARCHITECTURES: Final = ("LlamaForCausalLM", "Qwen3ForCausalLM")
+ARCHITECTURES: Final = tuple(f"{prefix}{base}ForCausalLM" for prefix in ("", "DD") for base in ("Llama", "Qwen3"))
 QUANTISATION_KEYS: Final = ("quantization_config", "compression_config")

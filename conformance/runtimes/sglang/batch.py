@@ -1,4 +1,4 @@
-"""The engine's ForwardBatch for a step's plan, built by hand; row-to-memory maps are made anew for every step (MAP-2)."""
+"""The engine's ForwardBatch of a step, built by hand; its row-to-memory maps are made anew for every step (MAP-2)."""
 
 from __future__ import annotations
 
@@ -12,42 +12,50 @@ from reference.plan import Chunk, StepPlan
 
 
 def forward_batch(runner: Any, plan: StepPlan, page_size: int) -> Any:
-    """A decode batch where every chunk decodes; else an extend batch, in which a decode row is an extend of one."""
+    """A decode batch where every chunk decodes, an extend batch where none does; in a mixed one a decode row is an
+    extend of one. What this version's ForwardBatch has no field for is left out."""
     info = import_module("sglang.srt.model_executor.forward_batch_info")
     decodes = [chunk.phase == "decode" for chunk in plan.chunks]
-    values = _common(runner, plan, page_size)
+    values = _rows(plan, page_size) | _requests(runner, plan, page_size) | _settings(runner, plan, info)
     if all(decodes):
-        values |= {"forward_mode": info.ForwardMode.DECODE}
+        values["forward_mode"] = info.ForwardMode.DECODE
     else:
-        mode = info.ForwardMode.MIXED if any(decodes) else info.ForwardMode.EXTEND
-        values |= {"forward_mode": mode, **_extend(plan)}
+        values["forward_mode"] = info.ForwardMode.MIXED if any(decodes) else info.ForwardMode.EXTEND
+        values |= _extend(plan)
     known = info.ForwardBatch.__dataclass_fields__
     batch = info.ForwardBatch(**{name: value for name, value in values.items() if name in known})
     _bind(runner, batch)
     return batch
 
 
-def _common(runner: Any, plan: StepPlan, page_size: int) -> dict[str, Any]:
+def _rows(plan: StepPlan, page_size: int) -> dict[str, Any]:
+    return {
+        "input_ids": torch.tensor([token for chunk in plan.chunks for token in chunk.tokens]),
+        "positions": torch.tensor([position for chunk in plan.chunks for position in range(chunk.start, _end(chunk))]),
+        "out_cache_loc": torch.tensor([slot for chunk in plan.chunks for slot in chunk.own_slots(page_size)]),
+    }
+
+
+def _requests(runner: Any, plan: StepPlan, page_size: int) -> dict[str, Any]:
     ends = torch.tensor([_end(chunk) for chunk in plan.chunks])
-    own = [slot for chunk in plan.chunks for slot in chunk.own_slots(page_size)]
     return {
         "batch_size": len(plan.chunks),
-        "input_ids": torch.tensor([token for chunk in plan.chunks for token in chunk.tokens]),
-        "positions": torch.tensor([chunk.start + i for chunk in plan.chunks for i in range(len(chunk.tokens))]),
-        "req_pool_indices": _fill_requests(runner.req_to_token_pool.req_to_token, plan, page_size),
-        "out_cache_loc": torch.tensor(own),
+        "req_pool_indices": _fill_table(runner.req_to_token_pool.req_to_token, plan, page_size),
         "seq_lens": ends,
         "seq_lens_cpu": ends.clone(),
-        "orig_seq_lens": ends.to(torch.int32),
         "seq_lens_sum": int(ends.sum()),
+        "orig_seq_lens": ends.to(torch.int32),
+    }
+
+
+def _settings(runner: Any, plan: StepPlan, info: Any) -> dict[str, Any]:
+    return {
         "return_logprob": False,
-        "capture_hidden_mode": import_module(
-            "sglang.srt.model_executor.forward_batch_info"
-        ).CaptureHiddenMode.NULL,
+        "capture_hidden_mode": info.CaptureHiddenMode.NULL,
         "spec_algorithm": import_module("sglang.srt.speculative.spec_info").SpeculativeAlgorithm.NONE,
         "num_token_non_padded_cpu": plan.rows,
         "global_num_token_non_padded_cpu": plan.rows,
-        # where the batch carries the pools, and no context of the pass does
+        # for versions whose passes have no context that names these
         "req_to_token_pool": runner.req_to_token_pool,
         "token_to_kv_pool": runner.token_to_kv_pool,
         "attn_backend": runner.attn_backend,
@@ -71,7 +79,7 @@ def _extend(plan: StepPlan) -> dict[str, Any]:
     }
 
 
-def _fill_requests(table: Tensor, plan: StepPlan, page_size: int) -> Tensor:
+def _fill_table(table: Tensor, plan: StepPlan, page_size: int) -> Tensor:
     """Write each chunk's slots into a row of the engine's request table; the rows' numbers, int64 [chunks]."""
     numbers = torch.arange(1, len(plan.chunks) + 1)
     # past a request's end lies the dummy page

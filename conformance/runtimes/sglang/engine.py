@@ -19,9 +19,11 @@ from reference.plan import StepPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """runner: SGLang's ModelRunner. publish: makes its state the process's own."""
+    """runner: SGLang's ModelRunner. pool: the KV pool that it made for itself, the pattern of those that sessions bring.
+    publish: makes its state the process's own."""
 
     runner: Any
+    pool: Any
     publish: Callable[[], None]
 
     @property
@@ -64,5 +66,6 @@ def engine_of(model: Model) -> Engine:
     if key not in _engines:
         prepare()
         built = build(model)
-        _engines[key] = Engine(runner=built.runner, publish=remember(built.arguments))
+        runner = built.runner
+        _engines[key] = Engine(runner=runner, pool=runner.token_to_kv_pool, publish=remember(built.arguments))
     return _engines[key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from reference.plan import PoolLayout
@@ -14,10 +15,11 @@ NAME = "token_to_kv_pool"
 def new_pool(like: Any, layout: PoolLayout) -> Any:
     """A pool of `like`'s class and heads for the layout, zero at first. Its slots are numbered as the plan's are: the
     engine adds a page to the size that it is asked for, and page 0 is the dummy one."""
+    dtype = getattr(torch, layout.kv_dtype) if layout.kv_dtype else like.dtype
     return type(like)(
         size=layout.slots - layout.page_size,
         page_size=layout.page_size,
-        dtype=like.dtype,
+        dtype=dtype,
         head_num=like.head_num,
         head_dim=like.head_dim,
         layer_num=like.layer_num,
@@ -36,5 +38,6 @@ def place(runner: Any, pool: Any) -> None:
 
 
 def raw(pool: Any) -> tuple[tuple[Tensor, Tensor], ...]:
-    """The pool's own K and V of each layer, [slots, kv heads, head dim]."""
-    return tuple(zip(pool.k_buffer, pool.v_buffer, strict=True))
+    """The pool's own K and V of each layer, [slots, kv heads, head dim]; what it keeps as bytes, in its dtype."""
+    pairs = zip(pool.k_buffer, pool.v_buffer, strict=True)
+    return tuple((k.view(pool.dtype), v.view(pool.dtype)) for k, v in pairs)

@@ -12,6 +12,9 @@ from properties.runtime import Mode, Model, RuntimeCapabilities, Session
 from reference.plan import PoolLayout
 from vskipper.errors import InputError
 
+# what --kv-cache-dtype can ask for on a CPU
+KV_DTYPES = (None, "bfloat16", "float8_e4m3fn")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SGLangRuntime:
@@ -22,13 +25,15 @@ class SGLangRuntime:
     @property
     def capabilities(self) -> RuntimeCapabilities:
         # BLAS on a CPU may compute a row otherwise in a batch of another size
-        return RuntimeCapabilities(row_invariant=False, same_kernels=True, padding=False)
+        return RuntimeCapabilities(row_invariant=False, same_kernels=True, padding=False, kv_dtypes=KV_DTYPES)
 
     def open(self, model: Model, policy: Any, layout: PoolLayout, mode: Mode) -> Session:
         check_layout(layout)
-        plain = PoolLayout(page_size=layout.page_size, pages=layout.pages)
-        if layout != plain:
-            got = f"{layout.kv_dtype or 'the dtype of hidden states'}, scales {layout.k_scale} and {layout.v_scale}"
-            expected = "the dtype of hidden states, scales 1.0: SGLang's torch_native attention applies none"
-            raise InputError("KV dtype and scales", where="pool layout", got=got, expected=expected)
+        where = "pool layout on SGLang"
+        if layout.kv_dtype not in KV_DTYPES:
+            expected = f"{', '.join(filter(None, KV_DTYPES))}, or None"
+            raise InputError("KV dtype", where=where, got=layout.kv_dtype, expected=expected)
+        if (layout.k_scale, layout.v_scale) != (1.0, 1.0):
+            got = f"{layout.k_scale} and {layout.v_scale}"
+            raise InputError("KV scales", where=where, got=got, expected="1.0, torch_native attention applies none")
         return SGLangSession(engine=engine_of(model), model=model, policy=policy, layout=layout, mode=mode)

@@ -28,7 +28,7 @@ class SGLangSession:
     def __init__(self, *, engine: Engine, model: Model, policy: Any, layout: PoolLayout, mode: Mode) -> None:
         self._engine, self._model = engine, model
         self._policy, self._mode, self._layout = policy, mode, layout
-        self._pool: Any = new_pool(engine.runner.token_to_kv_pool, layout)
+        self._pool: Any = new_pool(engine.pool, layout)
 
     @property
     def kv(self) -> tuple[tuple[Tensor, Tensor], ...]:

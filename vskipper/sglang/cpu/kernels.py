@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final, NoReturn
 
@@ -17,6 +19,21 @@ PACKAGE: Final = "sgl_kernel"
 # those that SGLang imports on a CPU without asking whether they exist
 SUBMODULES: Final = tuple(f"{PACKAGE}.{name}" for name in ("kvcacheio", "mamba", "speculative"))
 _MARK: Final = "__vskipper_stand_in__"
+# what a package for another device raises when it is imported
+_UNUSABLE: Final = (ImportError, OSError, RuntimeError)
+
+
+def attention_present() -> bool:
+    """Whether the real package is here with attention for this CPU, which SGLang takes unless told otherwise."""
+    if find_spec(PACKAGE) is None:
+        return False
+    try:
+        import_module(PACKAGE)
+    except _UNUSABLE:
+        return False
+    import torch
+
+    return hasattr(torch.ops.sgl_kernel, "decode_attention_cpu")
 
 
 def is_stand_in(module: ModuleType | None) -> bool:
@@ -50,7 +67,7 @@ class RealOrStandIn(Loader):
     def exec_module(self, module: ModuleType) -> None:
         try:
             self._real.exec_module(module)
-        except (ImportError, OSError, RuntimeError):
+        except _UNUSABLE:
             for name in [name for name in sys.modules if name.startswith(f"{PACKAGE}.")]:
                 del sys.modules[name]
             for name in [name for name in vars(module) if not name.startswith("__")]:

@@ -40,4 +40,8 @@ class LlamaForCausalLM(EngineLlama):  # type: ignore[misc]
         return super().load_weights(without_router(weights))
 
 
-EntryClass = LlamaForCausalLM
+class DDLlamaForCausalLM(LlamaForCausalLM):
+    """A whole FlexiDepth checkpoint: base, router and projector in one folder."""
+
+
+EntryClass = [LlamaForCausalLM, DDLlamaForCausalLM]

@@ -40,4 +40,8 @@ class Qwen3ForCausalLM(EngineQwen3):  # type: ignore[misc]
         return super().load_weights(without_router(weights))
 
 
-EntryClass = Qwen3ForCausalLM
+class DDQwen3ForCausalLM(Qwen3ForCausalLM):
+    """A whole FlexiDepth checkpoint: base, router and projector in one folder."""
+
+
+EntryClass = [Qwen3ForCausalLM, DDQwen3ForCausalLM]

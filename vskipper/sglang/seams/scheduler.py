@@ -27,6 +27,9 @@ def install(open_batch: Callable[[Any], BatchPass], close_batch: Callable[[Any, 
     def process(
         original: Callable[..., Any], self: Any, batch: Any, result: Any, *arguments: Any, **keywords: Any
     ) -> Any:
+        # the pass ran on a stream of its own, and what it left is read on this one
+        if getattr(result, "copy_done", None) is not None:
+            result.copy_done.synchronize()
         close_batch(batch, getattr(result, RAN))
         return original(self, batch, result, *arguments, **keywords)
 
