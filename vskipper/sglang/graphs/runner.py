@@ -25,7 +25,7 @@ class RoutedGraphs:
         """Around the capture of one size: the engine's graph first, then the routed one."""
         self._metadata.use(runner.attn_backend, Variant.DENSE)
         original(runner, size, *arguments, **keywords)
-        source = CapturedPass(buffers=self._allocated(runner))
+        source = CapturedPass(buffers=self.allocated(runner))
         with self._metadata.using(runner.attn_backend, Variant.ROUTED), using(Variant.ROUTED), published(source):
             original(runner, size, *arguments, **keywords)
         self.sizes.add(size)
@@ -41,7 +41,7 @@ class RoutedGraphs:
         if self._padded(runner, forward_batch) not in self.sizes:
             source.uncovered()
             return original(runner, forward_batch, *arguments, **keywords)
-        buffers = self._allocated(runner)
+        buffers = self.allocated(runner)
         buffers.load(plan)
         with self._metadata.using(runner.attn_backend, Variant.ROUTED), using(Variant.ROUTED):
             output = original(runner, forward_batch, *arguments, **keywords)
@@ -49,7 +49,8 @@ class RoutedGraphs:
             plan.replayed(buffers.evidence(plan.rows.rows))
         return output
 
-    def _allocated(self, runner: Any) -> GraphBuffers:
+    def allocated(self, runner: Any) -> GraphBuffers:
+        """The static buffers, made for the runner's largest batch when they are first asked for."""
         if self._buffers is None:
             self._buffers = GraphBuffers.allocate(runner.max_bs, self._routed_layers, runner.device)
         return self._buffers

@@ -1,0 +1,157 @@
+"""Two variants of a decode graph: what each capture and each replay sees, on a runner made of plain Python."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from vskipper.action import Action
+from vskipper.errors import PolicyError
+from vskipper.execution.routed_pass import Evidence
+from vskipper.policy import RowBatch
+from vskipper.sglang.graphs.buffers import CapturedPass, GraphBuffers
+from vskipper.sglang.graphs.metadata import FILE, VariantMetadata
+from vskipper.sglang.graphs.runner import RoutedGraphs
+from vskipper.sglang.graphs.variant import Variant, current_variant
+from vskipper.sglang.passes import Attempt, PassPlan, current_pass, published
+
+LAYERS = 3
+
+
+class Runner:
+    """Notes what it captures and replays; files a plan by size, as attention backends do."""
+
+    def __init__(self) -> None:
+        self.attn_backend = SimpleNamespace(**{FILE: {"static": object()}})
+        self.capture_bs, self.max_bs, self.device = [1, 2, 4], 4, "cpu"
+        self.captured: list[tuple[int, Variant, str]] = []
+        self.replayed: list[tuple[Variant, Any]] = []
+
+    def capture(self, size: int) -> None:
+        source = type(current_pass()).__name__
+        self.captured.append((size, current_variant(), source))
+        getattr(self.attn_backend, FILE)[size] = (size, current_variant())
+
+    def execute(self, forward_batch: Any) -> str:
+        size = min(size for size in self.capture_bs if size >= forward_batch.batch_size)
+        self.replayed.append((current_variant(), getattr(self.attn_backend, FILE)[size]))
+        return "output"
+
+
+class Batch:
+    """A source that asks for a routed pass of `keys`, or for a dense one."""
+
+    def __init__(self, keys: list[int] | None, force_run: list[bool] | None = None) -> None:
+        self.keys, self.force_run = keys, force_run
+        self.evidence: list[Evidence] = []
+        self.was_uncovered = False
+
+    def plan(self, input_ids: Tensor, positions: Tensor, forward_batch: Any) -> PassPlan | None:
+        if self.keys is None:
+            return None
+        rows = len(self.keys)
+        batch = RowBatch(
+            request_keys=torch.tensor(self.keys),
+            positions=positions,
+            token_ids=input_ids,
+            phases=torch.ones(rows, dtype=torch.int8),
+            valid=torch.ones(rows, dtype=torch.bool),
+        )
+        force = None if self.force_run is None else torch.tensor(self.force_run)
+        return PassPlan(rows=batch, force_run=force, done=lambda run: None, replayed=self.evidence.append)
+
+    def recover(self, attempt: Attempt, error: PolicyError) -> Tensor | None:
+        raise error
+
+    def uncovered(self) -> None:
+        self.was_uncovered = True
+
+
+def forward_batch(rows: int) -> Any:
+    ids = torch.arange(rows)
+    return SimpleNamespace(batch_size=rows, input_ids=ids, positions=ids, out_cache_loc=ids)
+
+
+def captured(*sizes: int) -> tuple[Runner, RoutedGraphs]:
+    runner, graphs = Runner(), RoutedGraphs(LAYERS)
+    for size in sizes:
+        graphs.capture(Runner.capture, runner, size)
+    return runner, graphs
+
+
+def replay(runner: Runner, graphs: RoutedGraphs, batch: Batch | None, rows: int) -> None:
+    with published(batch):
+        assert graphs.execute(Runner.execute, runner, forward_batch(rows)) == "output"
+
+
+def test_every_size_is_captured_dense_first_and_routed_with_its_own_source() -> None:
+    runner, graphs = captured(4, 2)
+    assert runner.captured == [
+        (size, variant, source)
+        for size in (4, 2)
+        for variant, source in ((Variant.DENSE, "NoneType"), (Variant.ROUTED, "CapturedPass"))
+    ]
+    assert graphs.sizes == {2, 4} and current_variant() == Variant.DENSE and current_pass() is None
+
+
+def test_replays_in_any_order_see_their_own_plan() -> None:
+    runner, graphs = captured(4, 2)
+    for batch in (Batch([1, 2, 3]), None, Batch(None), Batch([1, 2, 3])):
+        replay(runner, graphs, batch, 3)
+    plans = [Variant.ROUTED, Variant.DENSE, Variant.DENSE, Variant.ROUTED]
+    assert runner.replayed == [(variant, (4, variant)) for variant in plans]
+
+
+def test_static_buffers_of_a_backend_are_shared_between_the_files() -> None:
+    runner, _ = captured(4)
+    metadata, backend = VariantMetadata(), runner.attn_backend
+    dense = getattr(backend, FILE)
+    metadata.use(backend, Variant.DENSE)
+    with metadata.using(backend, Variant.ROUTED):
+        assert getattr(backend, FILE) == {"static": dense["static"]}
+    assert getattr(backend, FILE) is dense
+
+
+def test_a_backend_without_a_file_is_left_alone() -> None:
+    backend = SimpleNamespace()
+    with VariantMetadata().using(backend, Variant.ROUTED):
+        assert not hasattr(backend, FILE)
+
+
+def test_a_batch_that_no_routed_graph_covers_runs_dense_and_says_so() -> None:
+    runner, graphs = captured(4)
+    graphs.sizes.discard(4)
+    batch = Batch([1, 2])
+    replay(runner, graphs, batch, 3)
+    assert batch.was_uncovered and runner.replayed == [(Variant.DENSE, (4, Variant.DENSE))] and not batch.evidence
+
+
+def test_a_replay_is_handed_its_requests_and_its_evidence_is_a_copy() -> None:
+    runner, graphs = captured(4, 2)
+    source = CapturedPass(buffers=graphs.allocated(runner))
+    first, second = Batch([11, 12, 13], [False, True, False]), Batch([21, 22])
+    replay(runner, graphs, first, 3)
+    buffers = source.buffers
+    assert buffers.request_keys[:3].tolist() == [11, 12, 13] and buffers.force_run[:3].tolist() == [False, True, False]
+    buffers.actions.fill_(int(Action.RUN))
+    replay(runner, graphs, second, 2)
+    assert buffers.request_keys[:2].tolist() == [21, 22] and not buffers.force_run[:2].any()
+    assert first.evidence[0].actions.shape == (LAYERS, 3) and not first.evidence[0].actions.any()
+    assert second.evidence[0].actions.tolist() == [[int(Action.RUN)] * 2] * LAYERS
+
+
+def test_rows_in_the_dummy_slot_are_padding_when_a_graph_is_recorded() -> None:
+    plan = CapturedPass(buffers=GraphBuffers.allocate(4, LAYERS, "cpu")).plan(
+        torch.arange(4), torch.arange(4), SimpleNamespace(out_cache_loc=torch.tensor([7, 0, 9, 0]))
+    )
+    assert plan.rows.valid.tolist() == [True, False, True, False] and plan.captured is not None
+
+
+def test_a_policy_that_breaks_down_while_it_is_captured_is_an_error() -> None:
+    error = PolicyError("raised", policy="p", hook="route", location="p.py:1", got="x", expected="a result")
+    with pytest.raises(PolicyError):
+        CapturedPass(buffers=GraphBuffers.allocate(4, LAYERS, "cpu")).recover(lambda plan: torch.zeros(1), error)
