@@ -77,7 +77,8 @@ def _widen(tensors: dict[str, Tensor], name: str) -> None:
 def _cut(file: str) -> Spoil:
     def spoil(folder: Path, seed: int) -> None:
         whole = (folder / file).read_bytes()
-        (folder / file).write_bytes(whole[: seed * 97 % len(whole)])
+        # a text without its last newline is whole
+        (folder / file).write_bytes(whole[: seed * 97 % len(whole.rstrip(b"\n"))])
 
     return spoil
 

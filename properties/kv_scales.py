@@ -93,4 +93,5 @@ KV_SCALES = Property(
     check=check,
     counters=("scaled_entries", "project_entries"),
     examples=40,
+    unsupported=lambda subject: None if subject.runtime.capabilities.kv_scales else "kv_scales",
 )

@@ -28,7 +28,7 @@ Pair = tuple[Tensor, Tensor]
 def cases_with_dtypes(draw: DrawFn, subject: Subject) -> ScheduleCase:
     """Mostly the pool's plain form; else another dtype or power-of-two scales."""
     kv_dtype = draw(st.sampled_from(subject.runtime.capabilities.kv_dtypes))
-    scales = st.sampled_from((1.0, 0.5, 4.0))
+    scales = st.sampled_from((1.0, 0.5, 4.0) if subject.runtime.capabilities.kv_scales else (1.0,))
     layout = PoolLayout(page_size=1, pages=1, kv_dtype=kv_dtype, k_scale=draw(scales), v_scale=draw(scales))
     return draw(schedules(bounds_of(subject.model, subject.runtime.capabilities), layout))
 

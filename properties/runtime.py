@@ -33,12 +33,14 @@ class Model:
 class RuntimeCapabilities:
     """What a runtime offers. row_invariant: a row's bits do not depend on the other rows, their number or order.
     same_kernels: mode dense and an all-RUN pass run the same kernels, so that SEM-3 holds bit for bit.
-    hidden_states: StepResult.hidden is filled. padding: StepPlan.padding may be above 0."""
+    hidden_states: StepResult.hidden is filled. padding: StepPlan.padding may be above 0. kv_scales: the layout's scales
+    may be other than 1."""
 
     row_invariant: bool = False
     same_kernels: bool = True
     hidden_states: bool = True
     padding: bool = True
+    kv_scales: bool = True
     page_sizes: tuple[int, ...] = (1, 16, 64)
     kv_dtypes: tuple[str | None, ...] = (None,)
     actions: frozenset[int] = frozenset({0, 1, 2, 3})

@@ -19,7 +19,7 @@ from reference.plan import StepPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """runner: SGLang's ModelRunner. pool: the KV pool that it made for itself, the pattern of those that sessions bring.
+    """runner: SGLang's ModelRunner. pool: the KV pool that it made for itself, the pattern of the sessions' own.
     publish: makes its state the process's own."""
 
     runner: Any

@@ -5,7 +5,6 @@ Several engines share this process, and one of them is current; what differs bet
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -14,18 +13,22 @@ from typing import Any
 
 from vskipper.errors import InputError
 from vskipper.sglang.cpu import prepare_process
+from vskipper.sglang.plugin import use_models
 
-MODELS = "vskipper.sglang.models"
 # what a launcher would say of the only rank
 RANK = {"world_rank": 0, "gpu_id": 0}
 
 
-def prepare() -> None:
-    """Have SGLang import on a CPU and take vSkipper's model classes; raises InputError where it is not installed."""
+def require() -> None:
+    """Raises InputError where SGLang is not installed; imports nothing."""
     if find_spec("sglang") is None:
         raise InputError("SGLang", where="runtime sglang", got="not installed", expected="a package sglang to import")
+
+
+def prepare() -> None:
+    """Have SGLang import on a CPU and take vSkipper's model classes."""
     prepare_process()
-    os.environ["SGLANG_EXTERNAL_MODEL_PACKAGE"] = MODELS
+    use_models()
 
 
 def publish(arguments: Any) -> None:

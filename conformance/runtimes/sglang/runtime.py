@@ -7,7 +7,10 @@ from typing import Any
 
 from conformance.runtimes.refusals import check_layout
 from conformance.runtimes.sglang.engine import engine_of
+from conformance.runtimes.sglang.process import require
+from conformance.runtimes.sglang.scheduler.engine import SchedulerEngine
 from conformance.runtimes.sglang.session import SGLangSession
+from properties.lifecycle.engine import LifecycleEngine
 from properties.runtime import Mode, Model, RuntimeCapabilities, Session
 from reference.plan import PoolLayout
 from vskipper.errors import InputError
@@ -18,14 +21,25 @@ KV_DTYPES = (None, "bfloat16", "float8_e4m3fn")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SGLangRuntime:
-    """Implements Runtime. Opening a session makes a pool; the engine of a model is built once a process."""
+    """Implements Runtime. Opening a session makes a pool; the engine of a model is built once a process. Raises
+    InputError where SGLang is not installed."""
 
     name: str = "sglang"
+
+    def __post_init__(self) -> None:
+        require()
 
     @property
     def capabilities(self) -> RuntimeCapabilities:
         # BLAS on a CPU may compute a row otherwise in a batch of another size
-        return RuntimeCapabilities(row_invariant=False, same_kernels=True, padding=False, kv_dtypes=KV_DTYPES)
+        return RuntimeCapabilities(
+            row_invariant=False, same_kernels=True, padding=False, kv_scales=False, kv_dtypes=KV_DTYPES
+        )
+
+    @property
+    def lifecycle(self) -> LifecycleEngine:
+        """The same engine whole, for what a single pass cannot show."""
+        return SchedulerEngine()
 
     def open(self, model: Model, policy: Any, layout: PoolLayout, mode: Mode) -> Session:
         check_layout(layout)
