@@ -15,6 +15,7 @@ from typer.exceptions import Abort, TyperException
 from vskipper import __version__
 from vskipper.cli.certify import certify
 from vskipper.cli.policies import policies
+from vskipper.cli.probe import probe
 from vskipper.cli.replay import replay
 from vskipper.cli.serve import SERVER_ARGUMENTS, serve
 from vskipper.cli.verify import verify
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (certify, verify, policies, replay):
+for command in (certify, verify, policies, probe, replay):
     app.command()(command)
 app.command(context_settings=SERVER_ARGUMENTS)(serve)
 

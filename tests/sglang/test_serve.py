@@ -1,0 +1,388 @@
+"""`vskipper serve`: what it starts, when it says that it is ready, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from importlib.metadata import Distribution
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.request import Request, urlopen
+
+import pytest
+
+from vskipper.cli import main
+from vskipper.models import resolve
+from vskipper.sglang.launch import ENTRY_POINT, GROUP, server_command, server_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+Start = Callable[..., "Served"]
+Serve = Callable[..., "Ended"]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    return port
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    errors: str
+
+
+class Served:
+    """One `vskipper serve` in a folder of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], folder: Path, port: int) -> None:
+        self.process = process
+        self.folder = folder
+        self.port = port
+
+    def told(self) -> dict[str, Any]:
+        """What the fake server was started with."""
+        told: dict[str, Any] = json.loads((self.folder / "told.json").read_text())
+        return told
+
+    def wait_until_started(self) -> None:
+        while not (self.folder / "told.json").exists():
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.05)
+
+    def ready(self) -> str:
+        """The line that says so, once it is printed."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("vskipper: ready"):
+                return line
+        raise AssertionError(self.process.communicate()[1])
+
+    def end(self, timeout: float = 60) -> tuple[int, str]:
+        """Exit code and standard error."""
+        _, errors = self.process.communicate(timeout=timeout)
+        return self.process.returncode, errors
+
+    def nothing_is_left(self) -> bool:
+        return ends(self.told()["child"])
+
+
+def ends(pid: int) -> bool:
+    """Whether the process is gone within ten seconds; one that is only left to be collected is."""
+    status = Path(f"/proc/{pid}/stat")
+    for _ in range(200):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if status.read_text().rpartition(")")[2].split()[0] != "Z":
+                time.sleep(0.05)
+                continue
+        return True
+    return False
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Path:
+    """A folder with the fake engine in it."""
+    folder = tmp_path / "engine" / "sglang"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    shutil.copy(Path(__file__).with_name("fake_launch_server.py"), folder / "launch_server.py")
+    return folder.parent
+
+
+@pytest.fixture
+def start(tmp_path: Path, engine: Path) -> Iterator[Start]:
+    """Start the command in a process, with the fake engine behind it."""
+    with ExitStack() as stack:
+
+        def run(*arguments: str, **fake: object) -> Served:
+            port = free_port()
+            process = subprocess.Popen(
+                [sys.executable, "-m", "vskipper", "serve", *arguments, "--port", str(port)],
+                cwd=tmp_path,
+                env={**os.environ, **variables(tmp_path, engine, fake)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return Served(process, tmp_path, port)
+
+        yield run
+
+
+@pytest.fixture
+def serve(tmp_path: Path, engine: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Serve:
+    """Run the command in this process to its end, with the fake engine behind it."""
+
+    def run(*arguments: str, environment: dict[str, str] | None = None, **fake: object) -> Ended:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend(str(engine))
+        monkeypatch.delitem(sys.modules, "sglang", raising=False)
+        for name, value in (variables(tmp_path, engine, fake) | (environment or {})).items():
+            monkeypatch.setenv(name, value)
+        code = main.run(["serve", *arguments])
+        return Ended(code, *capfd.readouterr())
+
+    return run
+
+
+def variables(folder: Path, engine: Path, fake: dict[str, object]) -> dict[str, str]:
+    told = json.dumps({"folder": str(folder), **fake})
+    return {"FAKE": told, "PYTHONPATH": os.pathsep.join([str(engine), str(ROOT)])}
+
+
+@pytest.fixture(autouse=True)
+def nothing_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("SGLANG_", "VSKIPPER_CONFIG"))]:
+        monkeypatch.delenv(name)
+
+
+STATIC = ("tiny-llama", "--policy", "static-depth", "--set", "ratio=0.5")
+
+
+def test_it_is_ready_once_every_scheduler_answers_and_ends_with_the_server(start: Start) -> None:
+    served = start(*STATIC, "--delta", "d.safetensors", "--mode", "by-request", "--tp-size", "2", "--seed", "3")
+    assert (
+        served.ready() == f"vskipper: ready on http://127.0.0.1:{served.port}, policy static-depth, mode by-request\n"
+    )
+    told = served.told()
+    assert told["arguments"][:2] == ["--model-path", str(resolve("tiny-llama"))]
+    assert told["arguments"][-4:] == ["--tp-size", "2", "--port", str(served.port)]
+    assert json.loads(told["environment"]["VSKIPPER_CONFIG"]) == {
+        "policy": "static-depth",
+        "settings": {"ratio": 0.5},
+        "delta": "d.safetensors",
+        "routed_layers": None,
+        "mode": "by-request",
+        "seed": 3,
+    }
+    assert told["environment"]["SGLANG_EXTERNAL_MODEL_PACKAGE"] == "vskipper.sglang.models"
+    assert "SGLANG_USE_CPU_ENGINE" not in told["environment"]
+    served.process.send_signal(signal.SIGTERM)
+    assert served.end() == (0, "")
+    assert served.nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    ("number", "never"),
+    [(signal.SIGINT, False), (signal.SIGTERM, True), (signal.SIGHUP, False)],
+)
+def test_a_signal_ends_everything_with_the_server_s_exit_code(start: Start, number: int, never: bool) -> None:
+    served = start(*STATIC, end=5, never=never)
+    served.wait_until_started() if never else served.ready()
+    served.process.send_signal(number)
+    assert served.end()[0] == 5
+    assert served.nothing_is_left()
+
+
+def test_a_second_signal_kills_a_server_that_does_not_end(start: Start) -> None:
+    served = start(*STATIC, deaf=True)
+    served.ready()
+    served.process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert served.process.poll() is None
+    served.process.send_signal(signal.SIGTERM)
+    assert served.end()[0] == 128 + signal.SIGKILL
+    assert served.nothing_is_left()
+
+
+def test_a_server_that_ends_by_itself_passes_its_code_and_words(serve: Serve, tmp_path: Path) -> None:
+    ended = serve(*STATIC, "--no-such-argument", exit=7)
+    assert ended == (7, "", "sglang: no such argument\n")
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert told["arguments"][-1] == "--no-such-argument"
+    assert ends(told["child"])
+
+
+def test_an_older_path_and_a_key_are_used(serve: Serve) -> None:
+    # told to answer the right question alone, with another configuration: so the question was asked
+    other = [{"vskipper": {"config": {"policy": "early-exit"}}}]
+    port = str(free_port())
+    ended = serve(*STATIC, "--port", port, "--api-key", "sesame", path="/get_server_info", key="sesame", states=other)
+    assert ended.errors.startswith("vskipper: another configuration runs")
+    assert serve(*STATIC, "--port", port, "--api-key", "other", key="sesame").errors.startswith("vskipper: no answer")
+
+
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [
+        ([], "the plugin does not run [http://127.0.0.1:{port}]: got no 'vskipper', expected the plugin in every"),
+        ([{"load": 1}], "the plugin does not run"),
+        ([{"vskipper": {"config": {"policy": "static-depth"}}}, {}], "the plugin does not run"),
+        ([{"vskipper": {"config": {"policy": "early-exit"}}}], "another configuration runs [http://127.0.0.1:{port}]"),
+        ([{"vskipper": {}}], "plugin configuration [http://127.0.0.1:{port}]"),
+    ],
+)
+def test_a_server_without_the_policy_is_stopped(serve: Serve, tmp_path: Path, states: list[object], told: str) -> None:
+    port = free_port()
+    ended = serve(*STATIC, "--port", str(port), states=states)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.errors.startswith("vskipper: " + told.format(port=port))
+    assert ended.errors.count("\n") == 1
+    assert ends(json.loads((tmp_path / "told.json").read_text())["child"])
+
+
+def test_a_taken_port_is_refused(serve: Serve) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        ended = serve(*STATIC, "--port", "1", "--port", str(port))
+    assert ended.code == 2
+    assert ended.errors.startswith(f"vskipper: no address [127.0.0.1:{port}]: got ")
+
+
+BAD: list[tuple[tuple[str, ...], dict[str, str], str]] = [
+    (("tiny-llama",), {}, "policy [the options]: got none"),
+    (("--tp-size", "2", *STATIC), {}, "model [vskipper serve]: got --tp-size, expected MODEL before"),
+    ((*STATIC, "--set", "ratio=0.6"), {}, "setting [--set]: got ratio twice"),
+    ((*STATIC, "--config", "none.json"), {}, "configuration [none.json]: got [Errno 2]"),
+    ((*STATIC, "--config", "list.json"), {}, "configuration [list.json]: got list, expected a JSON object"),
+    ((*STATIC, "--config", "odd.json"), {}, "unknown key [the options, odd.json]: got ratio"),
+    ((*STATIC, "--config", "other.json"), {}, "a key is given twice [settings.ratio]: got 0.5 in the options, 0.25"),
+    (STATIC, {"VSKIPPER_CONFIG": '{"policy": "early-exit"}'}, "a key is given twice [policy]: got 'static-depth' in"),
+    (STATIC, {"VSKIPPER_CONFIG": "none.json"}, "configuration [none.json]: got [Errno 2]"),
+    ((*STATIC, "--mode", "fast"), {}, "mode [plugin configuration]: got 'fast', expected dense, routed, by-request"),
+    ((*STATIC, "--routed-layers", "2-x"), {}, "routed layers [--routed-layers]: got 2-x"),
+    ((*STATIC, "--routed-layers", "4,2"), {}, "routed_layers [plugin configuration]: got (4, 2)"),
+    (STATIC, {"SGLANG_PLUGINS": "one, two"}, "the plugin is left out [SGLANG_PLUGINS]: got one,two, expected vskipper"),
+    (STATIC, {"SGLANG_EXTERNAL_MODEL_PACKAGE": "mine"}, "another model package [SGLANG_EXTERNAL_MODEL_PACKAGE]"),
+    ((*STATIC, "--nnodes", "2"), {}, "not served [--nnodes]: got 2, expected 1; several nodes"),
+    ((*STATIC, "--grpc-mode"), {}, "not served [--grpc-mode]: got given, expected the HTTP server"),
+    ((*STATIC, "--", "--config", "server.yaml"), {}, "not served [--config]"),
+    ((*STATIC, "--page-size", "many"), {}, "SGLang's arguments [vskipper serve]: got argument --page-size"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "environment", "told"), BAD, ids=[told.split("]")[0] for _, _, told in BAD])
+def test_bad_input_is_refused_before_a_server_starts(
+    serve: Serve, tmp_path: Path, arguments: tuple[str, ...], environment: dict[str, str], told: str
+) -> None:
+    (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "odd.json").write_text('{"ratio": 0.5}')
+    (tmp_path / "other.json").write_text('{"settings": {"ratio": 0.25}}')
+    ended = serve(*arguments, environment=environment)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.errors.startswith(f"vskipper: {told}")
+    assert ended.errors.count("\n") == 1
+    assert not (tmp_path / "told.json").exists()
+
+
+def test_the_file_the_options_and_the_environment_add_up(serve: Serve, tmp_path: Path) -> None:
+    file = {"policy": "static-depth", "settings": {"ratio": 0.5}, "delta": None, "routed_layers": [2, 3]}
+    (tmp_path / "c.json").write_text(json.dumps(file))
+    options = ("--config", "c.json", "--routed-layers", "2-3", "--set", "projector=zero", "--mode", "dense")
+    serve("tiny-llama", *options, environment={"VSKIPPER_CONFIG": '{"seed": 4, "mode": "dense"}'}, exit=1)
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert json.loads(told["environment"]["VSKIPPER_CONFIG"]) == file | {
+        "settings": {"ratio": 0.5, "projector": "zero"},
+        "mode": "dense",
+        "seed": 4,
+    }
+
+
+def test_the_plugin_can_be_found_without_an_installation(serve: Serve, tmp_path: Path) -> None:
+    serve(*STATIC, exit=1)
+    code = "from importlib.metadata import entry_points as e; print({p.value for p in e(group='sglang.srt.plugins')})"
+    environment = json.loads((tmp_path / "told.json").read_text())["environment"]
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout == "{'vskipper.sglang.plugin:load'}\n"
+
+
+def test_it_is_the_installed_package_s_entry_point() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    checkout = Distribution.at(next(ENTRY_POINT.glob("*.dist-info")))
+    assert {point.name: point.value for point in checkout.entry_points} == project["entry-points"][GROUP]
+
+
+@pytest.fixture
+def engine_present(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(engine))
+    monkeypatch.delitem(sys.modules, "sglang", raising=False)
+
+
+@pytest.mark.usefixtures("engine_present")
+def test_without_a_configuration_the_plugin_is_off() -> None:
+    made = server_environment(None, [], {"VSKIPPER_CONFIG": "{}", "HOME": "/root"})
+    assert made.keys() == {"HOME", "PYTHONPATH"}
+
+
+@pytest.mark.usefixtures("engine_present")
+def test_on_a_cpu_the_stand_ins_come_along() -> None:
+    made = server_environment(None, ["--device", "cpu"], {})
+    assert made["SGLANG_USE_CPU_ENGINE"] == "1"
+    assert Path(made["PYTHONPATH"].split(os.pathsep)[0], "sitecustomize.py").is_file()
+    assert "SGLANG_USE_CPU_ENGINE" not in server_environment(None, ["--device", "cuda"], {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "added"),
+    [
+        (["--device", "cuda"], []),
+        (["--device", "cpu"], ["--attention-backend", "torch_native"]),
+        (["--device=cpu", "--attention-backend", "triton"], []),
+    ],
+)
+def test_a_cpu_without_its_kernels_gets_attention_that_runs(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], added: list[str]
+) -> None:
+    monkeypatch.setattr("vskipper.sglang.launch.attention_present", lambda: False)
+    chosen = ["--host", "127.0.0.1", "--port", "30000"]
+    command = server_command("hub/model", arguments)
+    assert command[3:] == ["--model-path", "hub/model", *chosen, *added, *arguments]
+
+
+def test_a_model_without_a_tokenizer_of_ours_needs_none() -> None:
+    assert "--skip-tokenizer-init" in server_command("tiny-qwen3", [])
+    assert "--skip-tokenizer-init" not in server_command(str(resolve("tiny-qwen3")), [])
+
+
+def test_without_an_engine_it_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vskipper.sglang.launch.find_spec", lambda name: None)
+    ended = serve(*STATIC)
+    assert ended.code == 2
+    assert ended.errors.startswith(f"vskipper: no SGLang [{sys.executable}]: got no module named sglang")
+
+
+@pytest.mark.sglang
+@pytest.mark.xdist_group("serve")
+@pytest.mark.skipif(find_spec("sglang") is None, reason="no SGLang here")
+def test_a_real_server_serves_and_ends(tmp_path: Path) -> None:
+    port = free_port()
+    arguments = ["--device", "cpu", "--dtype", "float32", "--max-total-tokens", "2048", "--max-running-requests", "4"]
+    path = os.pathsep.join([*(entry for entry in sys.path if entry.endswith(("sgl", "sglang"))), str(ROOT)])
+    inherited = os.environ.get("PYTHONPATH", "")
+    with (
+        (tmp_path / "log").open("w") as log,
+        subprocess.Popen(
+            [sys.executable, "-m", "vskipper", "serve", *STATIC, *arguments, "--port", str(port)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [path, inherited])), "HF_HUB_OFFLINE": "1"},
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process,
+    ):
+        served = Served(process, tmp_path, port)
+        try:
+            assert served.ready().endswith(f":{port}, policy static-depth, mode routed\n")
+            body = {"input_ids": [5, 6, 7, 8], "sampling_params": {"max_new_tokens": 4, "temperature": 0}}
+            request = Request(f"http://127.0.0.1:{port}/generate", json.dumps(body).encode())
+            request.add_header("Content-Type", "application/json")
+            with urlopen(request, timeout=60) as answer:
+                assert len(json.load(answer)["output_ids"]) == 4
+            process.terminate()
+            assert process.wait(60) in (0, 128 + signal.SIGKILL)
+        finally:
+            with suppress(ProcessLookupError):
+                process.terminate()
+                process.wait(60)
