@@ -1,14 +1,22 @@
-"""The properties that decide level Core, in the order in which they are run and reported."""
+"""The properties that decide each level, in the order in which they are run and reported."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from properties.all_run import SEM_ALL_RUN
 from properties.bad_input import INPUT_REFUSED
 from properties.cohort import MAP_PARTITION
 from properties.gate import GATE_MODE, GATE_ROUTES, GATE_THRESHOLD
+from properties.kv_one_rule import KV_ONE_RULE
 from properties.kv_scales import KV_SCALES
 from properties.kv_values import KV_OWN_LAYER
 from properties.kv_writes import KV_COMPLETE, KV_FOOTPRINT
+from properties.lifecycle.cache import CACHE_ISOLATED, CACHE_PRIVATE, CACHE_SHARED
+from properties.lifecycle.life_alone import LIFE_ALONE
+from properties.lifecycle.life_slots import LIFE_SLOTS
+from properties.lifecycle.mode_dense import MODE_DENSE
+from properties.lifecycle.mode_fixed import MODE_FIXED
 from properties.map_fresh import MAP_FRESH
 from properties.map_invariance import MAP_BATCH, MAP_LAYOUT, MAP_ROW_ORDER
 from properties.model import MODEL_ALL_RUN, MODEL_OUTPUTS, MODEL_ROUTES
@@ -30,6 +38,7 @@ CORE: tuple[Property, ...] = (
     KV_COMPLETE,
     KV_FOOTPRINT,
     KV_OWN_LAYER,
+    KV_ONE_RULE,
     KV_SCALES,
     MAP_PARTITION,
     MAP_FRESH,
@@ -58,7 +67,20 @@ CORE: tuple[Property, ...] = (
     MODEL_ROUTES,
 )
 
-_BY_ID = {property.id: property for property in CORE}
+LIFECYCLE: tuple[Property, ...] = (
+    MODE_DENSE,
+    MODE_FIXED,
+    CACHE_ISOLATED,
+    CACHE_SHARED,
+    CACHE_PRIVATE,
+    LIFE_ALONE,
+    LIFE_SLOTS,
+)
+
+PROPERTIES: Mapping[str, tuple[Property, ...]] = {"core": CORE, "lifecycle": LIFECYCLE}
+
+LEVEL_OF: Mapping[str, str] = {rule.id: level for level, rules in PROPERTIES.items() for rule in rules}
+_BY_ID = {property.id: property for level in PROPERTIES.values() for property in level}
 
 
 def by_id(id: str) -> Property:

@@ -32,12 +32,13 @@ def row_batch(
     )
 
 
-def batch_of(plan: StepPlan) -> RowBatch:
-    """The valid rows of a plan; its padding left out."""
+def batch_of(plan: StepPlan, padding: int = 0) -> RowBatch:
+    """The valid rows of a plan, then `padding` rows that are not."""
     rows = [(chunk, index) for chunk in plan.chunks for index in range(len(chunk.tokens))]
     return row_batch(
         [chunk.request for chunk, _ in rows],
         [chunk.start + index for chunk, index in rows],
         [chunk.tokens[index] for chunk, index in rows],
         [chunk.phase == "decode" for chunk, _ in rows],
+        padding,
     )

@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterable
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -34,7 +35,9 @@ def certify(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the policy; repeatable.")
     ] = None,
-    runtime: Annotated[str, typer.Option(help="The runtime under test.")] = "torch",
+    runtime: Annotated[
+        str | None, typer.Option(help="The runtime under test.  [default: sglang where it is installed, else torch]")
+    ] = None,
     level: Annotated[str, typer.Option(help="The level to certify.")] = "core",
     examples: Annotated[
         int | None, typer.Option(min=1, help="Examples a property; fewer than the level asks grants nothing.")
@@ -68,7 +71,7 @@ def certify(
             work_dir=work_dir,
             settings=parse_settings(settings or ()),
             delta=None if delta is None else str(delta),
-            runtime=runtime,
+            runtime=runtime or default_runtime(),
             level=level,
             examples=examples,
             seed=seed,
@@ -76,6 +79,11 @@ def certify(
             workers=min(os.cpu_count() or 1, MOST_WORKERS) if workers is None else workers,
         )
         return _run(request, folder, as_json)
+
+
+def default_runtime() -> str:
+    """The real engine where there is one; it is not imported."""
+    return "torch" if find_spec("sglang") is None else "sglang"
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def probe(
     """Name the shape of each place of SGLang that vSkipper patches or relies on. Exit code 0 when vSkipper knows and
     serves all that it needs, 1 when it does not, 2 when there is no SGLang at PATH.
 
-    Shapes needed for captured graphs do not decide: without them vSkipper serves eagerly.
+    Shapes needed for captured graphs do not decide: without them vSkipper serves with graphs disabled.
     """
     from vskipper.sglang.probe import installed_root, probe_tree
 
@@ -49,8 +49,10 @@ def print_report(report: ProbeReport) -> None:
     # rich would cut a column where lines are to wrap
     console = Console(highlight=False, markup=False, soft_wrap=True, width=WIDTH)
     console.print(seam_table(report))
-    for seam in report.unusable(graphs=True):
-        console.print(f"\n{seam.name}: {seam.word}", style="yellow" if not seam.needed else "red")
+    for seam in report.seams:
+        if seam.served:
+            continue
+        console.print(f"\n{seam.name}: {seam.word}", style="red" if seam.needed else "yellow")
         for line in explain(seam):
             console.print(f"  {line}")
     console.print(f"\n{verdict(report)}")
@@ -67,7 +69,8 @@ def seam_table(report: ProbeReport) -> Table:
     for area, seams in groupby(report.seams, key=lambda seam: seam.area):
         table.add_row(Text(area, style="bold"))
         for seam in seams:
-            style = "dim" if seam.need == "recorded" else "" if seam.served else "red" if seam.needed else "yellow"
+            known = "dim" if seam.need == "recorded" else ""
+            style = known if seam.served else "red" if seam.needed else "yellow"
             table.add_row(
                 *[Text(cell, style=style) for cell in (f"  {seam.name}", seam.word, NEEDS[seam.need], seam.where)]
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from typing import Final, NoReturn
 
 from vskipper.errors import InputError
@@ -24,10 +25,20 @@ def load() -> None:
         from vskipper.sglang.seams import hf_config
         from vskipper.sglang.start_checks import install_checks
 
+        probe_engine()
         hf_config.install()
         install_checks(config)
     except InputError as error:
         refuse(error)
+
+
+@cache
+def probe_engine(*, graphs: bool = False) -> None:
+    """Raises InputError where the installed engine has a seam that vSkipper does not know; looked at once a process,
+    before anything is patched. graphs: whether graphs will be captured."""
+    from vskipper.sglang.probe import installed_root, probe_tree, require
+
+    require(probe_tree(installed_root(), needed_only=True), graphs=graphs)
 
 
 def use_models() -> None:

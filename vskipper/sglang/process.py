@@ -17,6 +17,7 @@ from vskipper.sglang.config import EngineConfig, from_environment
 from vskipper.sglang.decoder import RoutedDecoder
 from vskipper.sglang.graphs.runner import RoutedGraphs
 from vskipper.sglang.metrics import Metrics, NoMetrics, open_metrics
+from vskipper.sglang.plugin import probe_engine
 from vskipper.sglang.policy import ServedPolicy, open_policy
 from vskipper.sglang.request import RequestMode, RequestPlan, RequestState, choose_plan, new_state
 from vskipper.sglang.seams import (
@@ -118,6 +119,7 @@ def start(model: Any) -> RoutedDecoder | None:
     config = from_environment()
     if config is None:
         return None
+    probe_engine()
     weight = next(model.parameters())
     served = open_policy(
         config,
@@ -140,6 +142,7 @@ def _graphs(device: torch.device, routed_layers: tuple[int, ...]) -> RoutedGraph
     """The second variant of the decode graphs, where the engine captures any."""
     if device.type != "cuda" or arguments.current().disable_cuda_graph:
         return None
+    probe_engine(graphs=True)
     graphs = RoutedGraphs(len(routed_layers))
     decode_runner.install(graphs)
     prefill_runner.install()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -10,37 +11,50 @@ from torch import Tensor
 
 from reference.plan import Chunk, StepPlan
 
+# whose request is no request; its row of the engine's table holds the dummy slot
+NOBODY = "padding"
+
 
 def forward_batch(runner: Any, plan: StepPlan, page_size: int) -> Any:
     """A decode batch where every chunk decodes, an extend batch where none does; in a mixed one a decode row is an
-    extend of one. What this version's ForwardBatch has no field for is left out."""
+    extend of one. Padding rows come last: requests of one row each in a decode batch, as the engine pads a captured
+    one, and one request otherwise. What this version's ForwardBatch has no field for is left out."""
     info = import_module("sglang.srt.model_executor.forward_batch_info")
     decodes = [chunk.phase == "decode" for chunk in plan.chunks]
-    values = _rows(plan, page_size) | _requests(runner, plan, page_size) | _settings(runner, plan, info)
+    chunks = (*plan.chunks, *_padding(plan.padding, apart=all(decodes)))
+    values = _rows(chunks, page_size) | _requests(runner, chunks, page_size) | _settings(runner, plan, info)
     if all(decodes):
         values["forward_mode"] = info.ForwardMode.DECODE
     else:
         values["forward_mode"] = info.ForwardMode.MIXED if any(decodes) else info.ForwardMode.EXTEND
-        values |= _extend(plan)
+        values |= _extend(chunks)
     known = info.ForwardBatch.__dataclass_fields__
     batch = info.ForwardBatch(**{name: value for name, value in values.items() if name in known})
     _bind(runner, batch)
     return batch
 
 
-def _rows(plan: StepPlan, page_size: int) -> dict[str, Any]:
+def _padding(rows: int, *, apart: bool) -> tuple[Chunk, ...]:
+    if rows == 0:
+        return ()
+    whole = Chunk(request=NOBODY, tokens=(0,) * rows, start=0, pages=(), phase="prefill")
+    one = Chunk(request=NOBODY, tokens=(0,), start=0, pages=(), phase="decode")
+    return (one,) * rows if apart else (whole,)
+
+
+def _rows(chunks: Sequence[Chunk], page_size: int) -> dict[str, Any]:
     return {
-        "input_ids": torch.tensor([token for chunk in plan.chunks for token in chunk.tokens]),
-        "positions": torch.tensor([position for chunk in plan.chunks for position in range(chunk.start, _end(chunk))]),
-        "out_cache_loc": torch.tensor([slot for chunk in plan.chunks for slot in chunk.own_slots(page_size)]),
+        "input_ids": torch.tensor([token for chunk in chunks for token in chunk.tokens]),
+        "positions": torch.tensor([position for chunk in chunks for position in range(chunk.start, _end(chunk))]),
+        "out_cache_loc": torch.tensor([slot for chunk in chunks for slot in _own_slots(chunk, page_size)]),
     }
 
 
-def _requests(runner: Any, plan: StepPlan, page_size: int) -> dict[str, Any]:
-    ends = torch.tensor([_end(chunk) for chunk in plan.chunks])
+def _requests(runner: Any, chunks: Sequence[Chunk], page_size: int) -> dict[str, Any]:
+    ends = torch.tensor([_end(chunk) for chunk in chunks])
     return {
-        "batch_size": len(plan.chunks),
-        "req_pool_indices": _fill_table(runner.req_to_token_pool.req_to_token, plan, page_size),
+        "batch_size": len(chunks),
+        "req_pool_indices": _fill_table(runner.req_to_token_pool.req_to_token, chunks, page_size),
         "seq_lens": ends,
         "seq_lens_cpu": ends.clone(),
         "seq_lens_sum": int(ends.sum()),
@@ -53,8 +67,8 @@ def _settings(runner: Any, plan: StepPlan, info: Any) -> dict[str, Any]:
         "return_logprob": False,
         "capture_hidden_mode": info.CaptureHiddenMode.NULL,
         "spec_algorithm": import_module("sglang.srt.speculative.spec_info").SpeculativeAlgorithm.NONE,
-        "num_token_non_padded_cpu": plan.rows,
-        "global_num_token_non_padded_cpu": plan.rows,
+        "num_token_non_padded_cpu": plan.rows + plan.padding,
+        "global_num_token_non_padded_cpu": plan.rows + plan.padding,
         # for versions whose passes have no context that names these
         "req_to_token_pool": runner.req_to_token_pool,
         "token_to_kv_pool": runner.token_to_kv_pool,
@@ -62,12 +76,12 @@ def _settings(runner: Any, plan: StepPlan, info: Any) -> dict[str, Any]:
     }
 
 
-def _extend(plan: StepPlan) -> dict[str, Any]:
-    starts = [chunk.start for chunk in plan.chunks]
-    lengths = [len(chunk.tokens) for chunk in plan.chunks]
+def _extend(chunks: Sequence[Chunk]) -> dict[str, Any]:
+    starts = [chunk.start for chunk in chunks]
+    lengths = [len(chunk.tokens) for chunk in chunks]
     first_rows = torch.tensor([0, *lengths[:-1]]).cumsum(0)
     return {
-        "extend_num_tokens": plan.rows,
+        "extend_num_tokens": sum(lengths),
         "extend_seq_lens": torch.tensor(lengths, dtype=torch.int32),
         "extend_seq_lens_cpu": lengths,
         "extend_prefix_lens": torch.tensor(starts, dtype=torch.int32),
@@ -79,15 +93,20 @@ def _extend(plan: StepPlan) -> dict[str, Any]:
     }
 
 
-def _fill_table(table: Tensor, plan: StepPlan, page_size: int) -> Tensor:
+def _fill_table(table: Tensor, chunks: Sequence[Chunk], page_size: int) -> Tensor:
     """Write each chunk's slots into a row of the engine's request table; the rows' numbers, int64 [chunks]."""
-    numbers = torch.arange(1, len(plan.chunks) + 1)
+    numbers = torch.arange(1, len(chunks) + 1)
     # past a request's end lies the dummy page
     table[numbers] = 0
-    for number, chunk in zip(numbers.tolist(), plan.chunks, strict=True):
-        slots = chunk.context_slots(_end(chunk), page_size)
-        table[number, : len(slots)] = torch.tensor(slots, dtype=table.dtype)
+    for number, chunk in zip(numbers.tolist(), chunks, strict=True):
+        if chunk.request != NOBODY:
+            slots = chunk.context_slots(_end(chunk), page_size)
+            table[number, : len(slots)] = torch.tensor(slots, dtype=table.dtype)
     return numbers
+
+
+def _own_slots(chunk: Chunk, page_size: int) -> Sequence[int]:
+    return [0] * len(chunk.tokens) if chunk.request == NOBODY else chunk.own_slots(page_size)
 
 
 def _end(chunk: Chunk) -> int:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 from unittest import mock
 
-from conformance.runtimes.sglang.process import prepare_groups, publish
+from conformance.runtimes.sglang.process import free_port, prepare_groups, publish
 from properties.runtime import Model
 from vskipper.errors import InputError
 from vskipper.sglang.config import EngineConfig
@@ -79,6 +79,7 @@ def _arguments(model: Model) -> Any:
         max_running_requests=REQUESTS + 1,
         mem_fraction_static=MEMORY,
         skip_tokenizer_init=True,
+        nccl_port=free_port(),
         disable_overlap_schedule=True,
         log_level="error",
     )

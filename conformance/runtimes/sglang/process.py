@@ -31,6 +31,14 @@ def prepare() -> None:
     use_models()
 
 
+def free_port() -> int:
+    """For process groups that never leave this process; the engine's own choice may be another worker's too."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+    return port
+
+
 def publish(arguments: Any) -> None:
     """Make these server arguments the process's own."""
     context = _module("sglang.srt.runtime_context")

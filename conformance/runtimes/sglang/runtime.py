@@ -7,6 +7,7 @@ from typing import Any
 
 from conformance.runtimes.refusals import check_layout
 from conformance.runtimes.sglang.engine import engine_of
+from conformance.runtimes.sglang.pool import new_pool
 from conformance.runtimes.sglang.process import require
 from conformance.runtimes.sglang.scheduler.engine import SchedulerEngine
 from conformance.runtimes.sglang.session import SGLangSession
@@ -17,6 +18,8 @@ from vskipper.errors import InputError
 
 # what --kv-cache-dtype can ask for on a CPU
 KV_DTYPES = (None, "bfloat16", "float8_e4m3fn")
+# BLAS on a CPU may compute a row otherwise in a batch of another size
+CAPABILITIES = RuntimeCapabilities(row_invariant=False, same_kernels=True, kv_scales=False, kv_dtypes=KV_DTYPES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +34,7 @@ class SGLangRuntime:
 
     @property
     def capabilities(self) -> RuntimeCapabilities:
-        # BLAS on a CPU may compute a row otherwise in a batch of another size
-        return RuntimeCapabilities(
-            row_invariant=False, same_kernels=True, padding=False, kv_scales=False, kv_dtypes=KV_DTYPES
-        )
+        return CAPABILITIES
 
     @property
     def lifecycle(self) -> LifecycleEngine:
@@ -42,12 +42,19 @@ class SGLangRuntime:
         return SchedulerEngine()
 
     def open(self, model: Model, policy: Any, layout: PoolLayout, mode: Mode) -> Session:
-        check_layout(layout)
-        where = "pool layout on SGLang"
-        if layout.kv_dtype not in KV_DTYPES:
-            expected = f"{', '.join(filter(None, KV_DTYPES))}, or None"
-            raise InputError("KV dtype", where=where, got=layout.kv_dtype, expected=expected)
-        if (layout.k_scale, layout.v_scale) != (1.0, 1.0):
-            got = f"{layout.k_scale} and {layout.v_scale}"
-            raise InputError("KV scales", where=where, got=got, expected="1.0, torch_native attention applies none")
-        return SGLangSession(engine=engine_of(model), model=model, policy=policy, layout=layout, mode=mode)
+        check_pool(layout)
+        engine = engine_of(model)
+        pool = new_pool(engine.pool, layout)
+        return SGLangSession(engine=engine, pool=pool, model=model, policy=policy, layout=layout, mode=mode)
+
+
+def check_pool(layout: PoolLayout) -> None:
+    """Raises InputError for a layout that SGLang has no pool for on a CPU."""
+    check_layout(layout)
+    where = "pool layout on SGLang"
+    if layout.kv_dtype not in KV_DTYPES:
+        expected = f"{', '.join(filter(None, KV_DTYPES))}, or None"
+        raise InputError("KV dtype", where=where, got=layout.kv_dtype, expected=expected)
+    if (layout.k_scale, layout.v_scale) != (1.0, 1.0):
+        got = f"{layout.k_scale} and {layout.v_scale}"
+        raise InputError("KV scales", where=where, got=got, expected="1.0, torch_native attention applies none")

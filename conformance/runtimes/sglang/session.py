@@ -12,7 +12,8 @@ from conformance.runtimes.forced import ForcedPolicy
 from conformance.runtimes.refusals import check_plan
 from conformance.runtimes.sglang.build import REQUESTS
 from conformance.runtimes.sglang.engine import Engine
-from conformance.runtimes.sglang.pool import new_pool, raw
+from conformance.runtimes.sglang.padding import marked_maps, padded
+from conformance.runtimes.sglang.pool import raw
 from conformance.runtimes.sglang.streams import recorded, stacked
 from properties.row_batch import batch_of
 from properties.runtime import LayerWork, Mode, Model, StepResult
@@ -23,12 +24,14 @@ from vskipper.sglang.passes import PassPlan, published
 
 
 class SGLangSession:
-    """Implements Session. In mode dense nothing is published, so that the engine runs its own forward alone."""
+    """Implements Session. pool: the engine's, of the layout. In mode dense nothing is published, so that the engine
+    runs its own forward alone."""
 
-    def __init__(self, *, engine: Engine, model: Model, policy: Any, layout: PoolLayout, mode: Mode) -> None:
+    def __init__(self, *, engine: Engine, pool: Any, model: Model, policy: Any, layout: PoolLayout, mode: Mode) -> None:
         self._engine, self._model = engine, model
         self._policy, self._mode, self._layout = policy, mode, layout
-        self._pool: Any = new_pool(engine.pool, layout)
+        self._pool = pool
+        self._old = torch.zeros(0, model.config.hidden_size, dtype=model.dtype)
 
     @property
     def kv(self) -> tuple[tuple[Tensor, Tensor], ...]:
@@ -40,15 +43,17 @@ class SGLangSession:
     def step(self, plan: StepPlan, tape: TapePlan | None = None) -> StepResult:
         check_plan(plan, self._layout)
         self._check(plan)
-        with recorded(self._engine.decoder) as streams:
+        with padded(self._engine.decoder, plan, self._old), recorded(self._engine.decoder) as streams:
             logits, run = self._dense(plan) if self._mode == "dense" else self._routed(plan, tape)
+        hidden = stacked(streams, self._model.config.num_hidden_layers)[:, : plan.rows]
+        self._old = hidden[-1].clone()
         # the engine reuses the buffer of its logits
         result = StepResult(
-            logits=logits.clone(),
-            hidden=stacked(streams, self._model.config.num_hidden_layers),
+            logits=logits[: len(plan.chunks)].clone(),
+            hidden=hidden,
             actions=torch.zeros(0, plan.rows, dtype=torch.uint8),
         )
-        return result if run is None else _with_evidence(result, run)
+        return result if run is None else _with_evidence(result, run, plan.rows)
 
     def _dense(self, plan: StepPlan) -> tuple[Tensor, None]:
         return self._engine.run(plan, self._pool), None
@@ -57,7 +62,8 @@ class SGLangSession:
         done: list[RoutedPass] = []
         decoder = self._engine.vskipper
         decoder.policy = self._policy if tape is None else self._forced(plan, tape)
-        with published(PassPlan(rows=batch_of(plan), force_run=None, done=done.append, keep_weights=True)):
+        rows = batch_of(plan, padding=plan.padding)
+        with marked_maps(), published(PassPlan(rows=rows, force_run=None, done=done.append, keep_weights=True)):
             logits = self._engine.run(plan, self._pool)
         if len(done) != 1:
             raise RuntimeError(f"routed pass: got {len(done)} records of what ran, expected 1")
@@ -65,26 +71,25 @@ class SGLangSession:
 
     def _forced(self, plan: StepPlan, tape: TapePlan) -> ForcedPolicy:
         like = torch.empty(0, dtype=self._model.dtype)
-        return ForcedPolicy(self._policy, self._model.routed_layers, tape, plan.rows, like)
+        return ForcedPolicy(self._policy, self._model.routed_layers, tape, plan.rows + plan.padding, like)
 
     def _check(self, plan: StepPlan) -> None:
         where = "step plan on SGLang"
-        if plan.padding:
-            raise InputError("padding rows", where=where, got=plan.padding, expected="0, an eager pass has none")
-        if len(plan.chunks) > REQUESTS:
-            raise InputError("chunks", where=where, got=len(plan.chunks), expected=f"{REQUESTS} or fewer")
+        if len(plan.chunks) + plan.padding > REQUESTS:
+            got = f"{len(plan.chunks)} and {plan.padding}"
+            raise InputError("chunks and padding rows", where=where, got=got, expected=f"{REQUESTS} or fewer in all")
         longest = max(chunk.start + len(chunk.tokens) for chunk in plan.chunks)
         if longest > self._engine.context_length:
             expected = f"{self._engine.context_length} or fewer"
             raise InputError("positions of a request", where=where, got=longest, expected=expected)
 
 
-def _with_evidence(result: StepResult, run: RoutedPass) -> StepResult:
-    """What the pass recorded of itself, added to its outputs."""
+def _with_evidence(result: StepResult, run: RoutedPass, rows: int) -> StepResult:
+    """What the pass recorded of itself and its valid rows, added to its outputs."""
     return replace(
         result,
-        actions=run.tape.actions,
-        weights=run.tape.weights,
+        actions=run.tape.actions[:, :rows],
+        weights=None if run.tape.weights is None else run.tape.weights[:, :rows],
         work=tuple(LayerWork(attention=a, mlp=m, projector=p, kv_rows=kv) for a, m, p, kv in run.work.counts.tolist()),
         cohorts=tuple((cohorts.rows, cohorts.offsets) for cohorts in run.plans),
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from textwrap import shorten
 from typing import Final
@@ -62,10 +63,11 @@ def _required(arguments: ast.arguments) -> list[str]:
 
 def _bare(arguments: ast.arguments) -> ast.arguments:
     """The same without annotations."""
-    for each in ast.walk(arguments):
+    bare = deepcopy(arguments)
+    for each in ast.walk(bare):
         if isinstance(each, ast.arg):
             each.annotation = None
-    return arguments
+    return bare
 
 
 def has(path: str, name: str, *attributes: str) -> Condition:
@@ -143,14 +145,15 @@ def mentions(path: str, *fragments: str) -> Condition:
 def lacks(path: str, *, name: str | None = None, mention: str | None = None) -> Condition:
     """No such file; or one without the definition `name`, or without `mention`."""
 
+    told = name or (f"`{mention}`" if mention else "file")
+
     def condition(tree: Tree) -> Sight:
         source = tree.source(path)
-        absent = isinstance(source, Absent)
-        if not isinstance(source, Absent) and name is not None:
-            absent = isinstance(source.find(name), Absent)
-        elif not isinstance(source, Absent) and mention is not None:
-            absent = mention not in source.text
-        told = name or (f"`{mention}`" if mention else "file")
+        found = source if isinstance(source, Absent) or name is None else source.find(name)
+        if isinstance(found, Absent):
+            saw = found.reason if found.broken else f"no {told}"
+            return Sight(holds=not found.broken, place=path, saw=saw, wanted=f"no {told}")
+        absent = mention is not None and not isinstance(source, Absent) and mention not in source.text
         saw = f"no {told}" if absent else f"{told} is there"
         return Sight(holds=absent, place=path, saw=saw, wanted=f"no {told}")
 

@@ -20,15 +20,16 @@ _STRING: Final = re.compile(
     re.DOTALL,
 )
 _HEAD: Final = re.compile(r"[^:]*:")
-_NAMED: Final = re.compile(r"^    (?:async def |def |class )?(\w+)(?: ?: |\(| = |:)", re.MULTILINE)
+_NAMED: Final = re.compile(r"^    (?:async def |def |class )?(\w+)(?:\(| = |:)", re.MULTILINE)
 _INDENT: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
-    """Why there is no such definition."""
+    """Why there is no such file or definition. broken: it is there, and cannot be read."""
 
     reason: str
+    broken: bool = False
 
 
 class Definition:
@@ -108,14 +109,12 @@ class Source:
             # of a class the head alone: its methods are looked up one by one
             module = ast.parse(f"{'class _:' * nested}\n{code}{'...' * is_class}")
         except SyntaxError:
-            return Absent(reason=f"{name} cannot be parsed")
+            return Absent(reason=f"{name} cannot be parsed", broken=True)
         outer = module.body[0]
         node = outer.body[0] if nested and isinstance(outer, ast.ClassDef) else outer
         assert isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        names = (
-            frozenset(match[1] for match in _NAMED.finditer(self._visible, start, stop)) if is_class else frozenset()
-        )
-        return Definition(self.line_of(start), node, names)
+        named = _NAMED.finditer(self._visible, start, stop) if is_class else ()
+        return Definition(self.line_of(start), node, frozenset(match[1] for match in named))
 
     def _decorated(self, start: int, indent: int) -> int:
         """Where the decorators above `start` begin."""

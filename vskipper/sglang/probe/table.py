@@ -1,6 +1,7 @@
 """The seams by SGLang version, as a table in Markdown.
 
-`python -m vskipper.sglang.probe.table FOLDER` prints it from a folder of golden answers.
+`python -m vskipper.sglang.probe.table FOLDER` prints two from a folder of golden answers: what is always needed, and
+what is needed for graphs.
 """
 
 from __future__ import annotations
@@ -41,4 +42,5 @@ def _bands(spec: SeamSpec, goldens: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print(render(read_all(Path(sys.argv[1]))))
+    known = read_all(Path(sys.argv[1]))
+    print("\n\n".join(render(known, need) for need in (Need.ALWAYS, Need.GRAPHS)))

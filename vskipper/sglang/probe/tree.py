@@ -18,6 +18,7 @@ UNKNOWN_VERSION: Final = "unknown"
 PACKAGE: Final = "sglang"
 # no SGLang is without it
 _MARK: Final = "srt/server_args.py"
+_STATED: Final = r"""^__version__ = .*['"](.+)['"]$"""
 _EXPECTED: Final = "a folder with sglang/ in it, the folder sglang itself, or a wheel"
 
 
@@ -37,7 +38,7 @@ class Tree:
         try:
             return Source(content.decode())
         except UnicodeDecodeError:
-            return Absent(reason="not a text in UTF-8")
+            return Absent(reason="not a text in UTF-8", broken=True)
 
     def find(self, path: str, name: str) -> Definition | Absent:
         """The class or function `name` of the file `path`."""
@@ -48,7 +49,7 @@ class Tree:
     def version(self) -> str:
         """As the tree states it: in its generated module, else in the metadata beside it."""
         generated = self.source("_version.py")
-        stated = None if isinstance(generated, Absent) else re.search(r"^__version__ = .*'(.+)'$", generated.text, re.M)
+        stated = None if isinstance(generated, Absent) else re.search(_STATED, generated.text, re.M)
         found = stated or re.search(r"^Version: (\S+)$", self._metadata() or "", re.M)
         return found[1] if found else UNKNOWN_VERSION
 

@@ -39,5 +39,7 @@ def _insert_chunk(
         original(request, tree_cache, *arguments, **keywords)
         return
     filled = request.get_fill_ids() if hasattr(request, "get_fill_ids") else request.fill_ids
-    slots = tree_cache.req_to_token_pool.req_to_token[request.req_pool_idx, : len(filled)]
+    # newer engines keep the row's number in a record of the request's KV
+    holder = request if hasattr(request, "req_pool_idx") else request.kv
+    slots = tree_cache.req_to_token_pool.req_to_token[holder.req_pool_idx, : len(filled)]
     request.prefix_indices = slots.to(dtype=torch.int64, copy=True)
