@@ -5,6 +5,7 @@ Several engines share this process, and one of them is current; what differs bet
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
