@@ -24,8 +24,8 @@ class Clause:
     levels: tuple[str, ...]
 
 
-def _clause(id: str, level: str, text: str) -> Clause:
-    return Clause(id=id, text=text, levels=(level,))
+def _clause(id: str, level: str, text: str, *others: str) -> Clause:
+    return Clause(id=id, text=text, levels=(level, *others))
 
 
 CLAUSES: Final = (
@@ -78,7 +78,7 @@ CLAUSES: Final = (
         GRAPH,
         "variants and sizes may alternate in any order; none disturbs another's outputs, plans or buffers",
     ),
-    _clause("MODE-1", SERVING, "dense mode is the engine's own execution, bit for bit, and costs nothing"),
+    _clause("MODE-1", LIFECYCLE, "dense mode is the engine's own execution, bit for bit, and costs nothing", SERVING),
     _clause(
         "MODE-2",
         SERVING,

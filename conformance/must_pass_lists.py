@@ -5,30 +5,29 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Final
 
-from conformance.faults.registry import FAULTS
+from conformance.faults.registry import FAULTS_OF
 from conformance.must_pass import FOLDER, Requirement, SeededFault, render
-from conformance.runner.items import VARIANTS
+from conformance.runner.items import VARIANTS_OF
 from properties.property import Property
-from properties.registry import CORE
+from properties.registry import LEVEL_OF, PROPERTIES
 
-PROPERTIES_HEAD: Final = "level core: property clause examples counters subjects compares [if_supported]"
-FAULTS_HEAD: Final = "level core: fault killer reason quiet [only_named]"
+PROPERTIES_HEAD: Final = "level {}: property clause examples counters subjects compares [if_supported]"
+FAULTS_HEAD: Final = "level {}: fault killer reason quiet [only_named]"
 # the oracle against itself certifies nothing
 CONTROL: Final = "reference"
 
 
 def lists() -> dict[str, str]:
     """The text of each list, by file name."""
-    return {
-        "core.txt": render(PROPERTIES_HEAD, [requirement(property) for property in CORE]),
-        "core_faults.txt": render(
-            FAULTS_HEAD,
-            [
-                SeededFault(fault=f.id, killer=f.killer, reason=f.reason, quiet=f.quiet, only_named=f.only_named)
-                for f in FAULTS
-            ],
-        ),
-    }
+    texts: dict[str, str] = {}
+    for level, rules in PROPERTIES.items():
+        faults = [
+            SeededFault(fault=f.id, killer=f.killer, reason=f.reason, quiet=f.quiet, only_named=f.only_named)
+            for f in FAULTS_OF[level]
+        ]
+        texts[f"{level}.txt"] = render(PROPERTIES_HEAD.format(level), [requirement(rule) for rule in rules])
+        texts[f"{level}_faults.txt"] = render(FAULTS_HEAD.format(level), faults)
+    return texts
 
 
 def requirement(property: Property) -> Requirement:
@@ -50,7 +49,7 @@ def _subjects(property: Property) -> tuple[tuple[str, ...], ...]:
         return ()
     return tuple(
         tuple(f"{v.runtime}/{v.model}" for v in variants if v.only is None or property.id in v.only)
-        for asked, variants in VARIANTS.items()
+        for asked, variants in VARIANTS_OF[LEVEL_OF[property.id]].items()
         if asked != CONTROL
     )
 

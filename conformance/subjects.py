@@ -22,7 +22,7 @@ from vskipper.policy import SkipPolicy
 from vskipper.registry import load_policy
 
 FIXTURE_POLICY = "flexidepth"
-RUNTIMES = ("reference", "torch", "triton", "sglang")
+RUNTIMES = ("reference", "torch", "triton", "sglang", "server")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,4 +110,8 @@ def open_runtime(name: str) -> Runtime:
         from conformance.runtimes.sglang.runtime import SGLangRuntime
 
         return SGLangRuntime()
+    if name == "server":
+        from conformance.runtimes.sglang.server.runtime import ServerRuntime
+
+        return ServerRuntime()
     raise InputError("unknown runtime", where="--runtime", got=name, expected=", ".join(RUNTIMES))

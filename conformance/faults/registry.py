@@ -1,9 +1,12 @@
-"""All seeded faults of level Core, in the order of the kill matrix."""
+"""All seeded faults by level, in the order of the kill matrix."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from conformance.faults import branches, cohorts, evidence, gate, inputs, kernels, kv, maps, padding, policies
 from conformance.faults.fault import Fault
+from conformance.faults.lifecycle import modes, namespaces, rows, slots, writes
 from vskipper.errors import InputError
 
 FAULTS: tuple[Fault, ...] = tuple(
@@ -11,7 +14,11 @@ FAULTS: tuple[Fault, ...] = tuple(
     for area in (kv, cohorts, maps, padding, branches, gate, evidence, kernels, policies, inputs)
     for fault in area.FAULTS
 )
-_BY_ID = {fault.id: fault for fault in FAULTS}
+LIFECYCLE_FAULTS: tuple[Fault, ...] = tuple(
+    fault for area in (modes, namespaces, rows, writes, slots) for fault in area.FAULTS
+)
+FAULTS_OF: Mapping[str, tuple[Fault, ...]] = {"core": FAULTS, "lifecycle": LIFECYCLE_FAULTS}
+_BY_ID = {fault.id: fault for faults in FAULTS_OF.values() for fault in faults}
 
 
 def fault_by_id(id: str) -> Fault:

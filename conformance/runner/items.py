@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from conformance.faults.fault import Fault
-from conformance.faults.registry import FAULTS
+from conformance.faults.registry import FAULTS_OF
 from conformance.request import Request
 from conformance.subjects import SubjectSpec
 from properties.property import Property
-from properties.registry import CORE
+from properties.registry import PROPERTIES
+from vskipper.errors import InputError
 from vskipper.models.tiny import TINY_MODELS
 
 
@@ -42,13 +43,33 @@ KERNEL_PROPERTIES = frozenset(
         "work.counts",
     }
 )
+# each case runs a whole engine, and one runtime brings one
+LIFECYCLE_VARIANTS: Mapping[str, tuple[Variant, ...]] = {
+    "sglang": tuple(Variant(runtime="sglang", model=model) for model in TINY_MODELS)
+}
 VARIANTS: Mapping[str, tuple[Variant, ...]] = {
     "torch": (
         *(Variant(runtime="torch", model=model) for model in TINY_MODELS),
         Variant(runtime="triton", model="tiny-llama", examples=6, only=KERNEL_PROPERTIES),
     ),
-    **{name: tuple(Variant(runtime=name, model=model) for model in TINY_MODELS) for name in ("triton", "reference", "sglang")},
+    **{
+        name: tuple(Variant(runtime=name, model=model) for model in TINY_MODELS)
+        for name in ("triton", "reference", "sglang")
+    },
+    # a server takes half a minute to start, and its memory
+    "server": (Variant(runtime="server", model="tiny-llama"),),
 }
+
+
+VARIANTS_OF: Mapping[str, Mapping[str, tuple[Variant, ...]]] = {"core": VARIANTS, "lifecycle": LIFECYCLE_VARIANTS}
+
+
+def variants(level: str, runtime: str) -> tuple[Variant, ...]:
+    """What the level's structural properties run on; raises InputError for a runtime that the level does not know."""
+    of_level = VARIANTS_OF[level]
+    if runtime not in of_level:
+        raise InputError("runtime for this level", where=f"level {level}", got=runtime, expected=", ".join(of_level))
+    return of_level[runtime]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +88,12 @@ class PropertyItem:
 
 def property_items(request: Request) -> tuple[PropertyItem, ...]:
     """In the must-pass order; structural ones once a variant, the others once on the model and policy asked for."""
-    return tuple(item for rule in CORE for item in _items_of(rule, request))
+    return tuple(item for rule in PROPERTIES[request.level] for item in _items_of(rule, request))
 
 
 def faults(request: Request) -> tuple[Fault, ...]:
     """The faults of the level, or none where they are not asked for."""
-    return FAULTS if request.faults else ()
+    return FAULTS_OF[request.level] if request.faults else ()
 
 
 def full_examples(property: Property, request: Request) -> int:
@@ -86,12 +107,12 @@ def _items_of(rule: Property, request: Request) -> Iterator[PropertyItem]:
         spec = asked_for(request)
         yield PropertyItem(rule=rule, spec=spec, examples=examples, seed=request.seed)
         return
-    variants = [each for each in VARIANTS[request.runtime] if each.only is None or rule.id in each.only]
-    for index, variant in enumerate(variants):
+    own = [each for each in variants(request.level, request.runtime) if each.only is None or rule.id in each.only]
+    for index, variant in enumerate(own):
         yield PropertyItem(
             rule=rule,
             spec=SubjectSpec(runtime=variant.runtime, model=variant.model),
-            examples=_share(examples, variant, variants),
+            examples=_share(examples, variant, own),
             seed=request.seed + index,
         )
 

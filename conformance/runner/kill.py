@@ -9,7 +9,7 @@ from conformance.faults.fault import Fault
 from conformance.record import QUIET, Kill
 from conformance.subjects import SubjectSpec, build_subject
 from properties.property import Property, Subject
-from properties.registry import CORE, by_id
+from properties.registry import LEVEL_OF, PROPERTIES, by_id
 from properties.run import draw_cases, first_violation
 
 # the cases are the same for everyone, so that a fault's reason is
@@ -21,7 +21,7 @@ OTHER_CASES = 3
 def run_fault(fault: Fault) -> Kill:
     """The fault's line of the kill matrix, over the properties it is held against."""
     subject = _subject(fault.runtime, fault.model)
-    properties = [property for property in CORE if fault.meets(property.id)]
+    properties = [property for property in PROPERTIES[LEVEL_OF[fault.killer]] if fault.meets(property.id)]
     drawn = {each.id: _cases(each.id, fault.runtime, fault.model)[: _count(each, fault)] for each in properties}
     with fault.active():
         outcomes = {each.id: _outcome(each, subject, drawn[each.id]) for each in properties}

@@ -19,13 +19,13 @@ from conformance.record import Manifest, Result, Status
 from conformance.request import Request
 from conformance.runner.environment import machine, model_identity, policy_identity, versions
 from conformance.runner.events import Crash, Events, ItemReports
-from conformance.runner.items import VARIANTS, asked_for, faults, full_examples, property_items
+from conformance.runner.items import asked_for, faults, full_examples, property_items, variants
 from conformance.runner.merge import merge
 from conformance.runner.sample import sample_tape
 from conformance.runner.session import VARIABLE
 from conformance.subjects import build_subject
 from properties.property import Subject
-from properties.registry import CORE
+from properties.registry import PROPERTIES
 from vskipper import __version__
 from vskipper.errors import InputError
 
@@ -37,6 +37,7 @@ def main(path: str) -> int:
     started = time.monotonic()
     request = Request.from_json(Path(path).read_text(encoding="utf-8"))
     try:
+        items = property_items(request)
         subject = build_subject(asked_for(request))
     except InputError as error:
         events.error(error)
@@ -46,9 +47,10 @@ def main(path: str) -> int:
         events.error(_unusable(request, error), traceback=True)
         return 2
     os.environ[VARIABLE] = path
-    events.send("plan", total=len(property_items(request)) + len(faults(request)))
+    events.send("plan", total=len(items) + len(faults(request)))
     reports = ItemReports(events)
-    _pytest(request, reports, "policy", workers=0)
+    if any(item.rule.scope == "policy" for item in items):
+        _pytest(request, reports, "policy", workers=0)
     results = _results(reports)
     unjudged = policy_unjudged(request, results, reports.crashes)
     if unjudged is not None:
@@ -62,7 +64,7 @@ def main(path: str) -> int:
     if reports.crashes:
         _print(reports.crashes)
         return 3
-    for property in CORE:
+    for property in PROPERTIES[request.level]:
         result = results.get(property.id) or _blocked(property.id, property.clause, request)
         events.send("result", result=result.to_json())
     for kill in _ordered_kills(request, reports):
@@ -80,7 +82,7 @@ def is_sound(results: Mapping[str, Result]) -> bool:
 
 def policy_unjudged(request: Request, results: Mapping[str, Result], crashes: Sequence[Crash]) -> InputError | None:
     """Why the policy could not be judged: one of its properties has no result, as when a hook calls sys.exit."""
-    lacking = [rule.id for rule in CORE if rule.scope == "policy" and rule.id not in results]
+    lacking = [rule.id for rule in PROPERTIES[request.level] if rule.scope == "policy" and rule.id not in results]
     if not lacking:
         return None
     got = f"{lacking[0]} ended by {crashes[0].reason}" if crashes else f"no result of {lacking[0]}"
@@ -146,13 +148,13 @@ def _manifest(request: Request, subject: Subject, tape: tuple[str, ...], seconds
         level=request.level,
         policy=policy_identity(request, subject),
         model=model_identity(subject.model),
-        runtimes=tuple(dict.fromkeys(variant.runtime for variant in VARIANTS[request.runtime])),
+        runtimes=tuple(dict.fromkeys(variant.runtime for variant in variants(request.level, request.runtime))),
         versions=versions(),
         machine=machine(),
         page_sizes=subject.runtime.capabilities.page_sizes,
         dtypes=(str(subject.model.dtype).removeprefix("torch."),),
         seed=request.seed,
-        examples={property.id: full_examples(property, request) for property in CORE},
+        examples={property.id: full_examples(property, request) for property in PROPERTIES[request.level]},
         started=datetime.fromtimestamp(time.time() - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         seconds=round(seconds, 1),
         sample_tape=tape,

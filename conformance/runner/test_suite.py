@@ -19,9 +19,12 @@ GOOD = (Status.PASSED, Status.UNSUPPORTED)
 
 
 def marked(item: PropertyItem) -> ParameterSet:
-    """Policy items come first, in a run of their own; those on the model asked for share a worker."""
+    """Policy items come first, in a run of their own; those on the model asked for share a worker, and those that need
+    a server share another one's."""
     marks = [pytest.mark.policy] if item.rule.scope == "policy" else []
-    if item.rule.scope == "model":
+    if item.spec.runtime == "server":
+        marks.append(pytest.mark.xdist_group("server"))
+    elif item.rule.scope == "model":
         marks.append(pytest.mark.xdist_group("model"))
     return pytest.param(item, marks=marks, id=item.id)
 

@@ -22,7 +22,8 @@ def test_equal_names_share_their_oracle_and_other_settings_do_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"), [({"runtime": "vllm"}, "reference, torch, triton, sglang"), ({"policy": "nope"}, "random-skip")]
+    ("change", "expected"),
+    [({"runtime": "vllm"}, "reference, torch, triton, sglang"), ({"policy": "nope"}, "random-skip")],
 )
 def test_an_unknown_name_is_refused_with_the_known_ones(change: dict[str, str], expected: str) -> None:
     with pytest.raises(InputError, match=expected):

@@ -32,7 +32,7 @@ class RoutedPass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Where a pass leaves what it did. actions: uint8 [routed layers, rows]. counts: int64 [routed layers, branches]."""
+    """Where a pass leaves what it did. actions: uint8 [routed layers, rows]. counts: int64 [routed layers, 4]."""
 
     actions: Tensor
     counts: Tensor

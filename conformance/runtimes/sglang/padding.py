@@ -20,7 +20,7 @@ UNWRITTEN = -1
 
 @contextmanager
 def padded(decoder: Any, plan: StepPlan, old: Tensor) -> Iterator[None]:
-    """Have the padding rows of the pass enter the first layer as plan.fill. old: rows [n, hidden] of the pass before."""
+    """Have the padding rows of the pass enter the first layer as plan.fill. old: rows [n, hidden] of the last pass."""
 
     def fill(module: Any, given: Any, embedded: Tensor) -> Tensor:
         if plan.padding and plan.fill == "old":

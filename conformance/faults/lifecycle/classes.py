@@ -1,0 +1,25 @@
+"""The engine's classes that faults patch, by name; imported when one is first asked for, as the runtime does it."""
+
+from __future__ import annotations
+
+import warnings
+from importlib import import_module
+from typing import Any, Final
+
+from conformance.runtimes.sglang.process import prepare
+
+MODULES: Final = {
+    "TokenToKVPoolAllocator": "sglang.srt.mem_cache.allocator",
+    "PagedTokenToKVPoolAllocator": "sglang.srt.mem_cache.allocator",
+    "ReqToTokenPool": "sglang.srt.mem_cache.memory_pool",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    prepare()
+    with warnings.catch_warnings():
+        # the engine's imports warn of what this machine lacks
+        warnings.simplefilter("ignore")
+        return getattr(import_module(MODULES[name]), name)

@@ -1,0 +1,10 @@
+"""What all faults of the level have in common."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from conformance.faults.fault import Fault
+
+# a case is a whole run of the engine, so that each fault meets its killer and a few others alone
+lifecycle_fault = partial(Fault, runtime="sglang", only_named=True)

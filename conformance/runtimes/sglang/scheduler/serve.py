@@ -1,0 +1,80 @@
+"""What an engine serves with, exchanged on a living scheduler: the plugin's own start is run again on its model."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from properties.lifecycle.engine import Served
+from properties.runtime import Model
+from vskipper.models import default_delta
+from vskipper.sglang import process
+from vskipper.sglang.config import VARIABLE, EngineConfig
+from vskipper.sglang.seams.cache import FUNCTION
+from vskipper.sglang.seams.wrap import MARK
+
+
+def serve(module: Any, model: Model, served: Served) -> None:
+    """module: the engine's model; one of its own class serves as it is, whatever is asked for."""
+    unhook()
+    if not hasattr(module, "vskipper"):
+        return
+    with mock.patch.dict(os.environ):
+        os.environ.pop(VARIABLE, None)
+        if served.mode != "off":
+            os.environ.update(config_of(model, served).environment())
+        module.vskipper = process.start(module)
+
+
+def config_of(model: Model, served: Served) -> EngineConfig:
+    """The plugin's configuration for it."""
+    return EngineConfig(
+        policy=served.policy,
+        settings=served.settings,
+        delta=_delta(model, served.weights),
+        routed_layers=model.routed_layers,
+        mode="dense" if served.mode == "off" else served.mode,
+        seed=served.seed,
+    )
+
+
+def unhook() -> None:
+    """Take the plugin out of the engine, as if it had never been there: its seams are put in once a process."""
+    scheduler = import_module("sglang.srt.managers.scheduler").Scheduler
+    request = import_module("sglang.srt.managers.schedule_batch").Req
+    loaded = [module for name, module in list(sys.modules.items()) if name.startswith("sglang.")]
+    for owner in (scheduler, request, *(module for module in loaded if FUNCTION in vars(module))):
+        for name, value in list(vars(owner).items()):
+            if inspect.isfunction(value) and hasattr(value, MARK):
+                setattr(owner, name, getattr(value, MARK))
+
+
+def _delta(model: Model, number: int) -> str | None:
+    own = None if model.directory is None else default_delta(model.directory)
+    return None if own is None else str(own if number == 0 else other_weights(own, number))
+
+
+@cache
+def other_weights(delta: Path, number: int) -> Path:
+    """A router file like `delta` in everything but its values."""
+    with safe_open(delta, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+        metadata = file.metadata()
+    path = Path(_folder().name) / f"{number}-{delta.name}"
+    save_file({name: tensor * (1 + number / 4) for name, tensor in tensors.items()}, path, metadata)
+    return path
+
+
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    return TemporaryDirectory(prefix="vskipper-weights-")

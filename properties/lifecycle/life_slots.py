@@ -1,0 +1,72 @@
+"""LIFE-2: at every iteration each page of the pool stands in exactly one place."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from properties.lifecycle.case import LifeCase, life_cases
+from properties.lifecycle.engine import Account, History
+from properties.lifecycle.play import play
+from properties.lifecycle.seen import note
+from properties.property import Property, Subject
+from properties.violation import Violation
+
+CLAUSE = "LIFE-2"
+
+
+def check(subject: Subject, case: LifeCase) -> None:
+    history = play(subject, case)
+    note(subject, history)
+    for account in history.accounts:
+        check_account(account)
+        subject.seen["held_pages"] += sum(map(len, account.held.values()))
+        subject.seen["tree_pages"] += len(account.tree)
+    check_writes(history)
+    last = history.accounts[-1]
+    if last.held:
+        name, pages = next(iter(last.held.items()))
+        raise Violation(CLAUSE, "held_after_the_end", {"request": name, "pages": pages})
+
+
+def check_account(account: Account) -> None:
+    """Free, in the tree, or of one request; never the dummy page, never twice, never nowhere."""
+    owned = Counter(account.tree)
+    for held in account.held.values():
+        owned.update(held)
+    free = Counter(account.free)
+    everything = set(range(1, account.total + 1))
+    wrong: tuple[tuple[str, set[int]], ...] = (
+        ("dummy_page", {page for page in (*free, *owned) if page == 0}),
+        ("free_twice", {page for page, count in free.items() if count > 1}),
+        ("free_and_owned", free.keys() & owned.keys()),
+        ("two_owners", {page for page, count in owned.items() if count > 1}),
+        ("unknown_page", (free.keys() | owned.keys()) - everything - {0}),
+        ("lost_page", everything - free.keys() - owned.keys()),
+    )
+    for reason, pages in wrong:
+        if pages:
+            owners = [name for name, own in account.held.items() if min(pages) in own]
+            facts = {"iteration": account.iteration, "page": min(pages), "pages": len(pages), "requests": owners}
+            raise Violation(CLAUSE, reason, facts)
+
+
+def check_writes(history: History) -> None:
+    """No two rows of a pass write one slot, and none writes the dummy one."""
+    for step, each in enumerate(history.passes):
+        writers: dict[int, str] = {}
+        for row in each.rows:
+            if row.slot == 0 or row.slot in writers:
+                facts = {"step": step, "slot": row.slot, "request": row.request, "other": writers.get(row.slot)}
+                raise Violation(CLAUSE, "dummy_slot" if row.slot == 0 else "slot_written_twice", facts)
+            writers[row.slot] = row.request
+
+
+LIFE_SLOTS = Property(
+    id="life.slots",
+    clause=CLAUSE,
+    title="each page is free, in the prefix tree or one request's at every iteration",
+    cases=lambda subject: life_cases(subject, users=True),
+    check=check,
+    counters=("retractions", "prefix_hits", "aborts", "slot_reuses", "held_pages", "tree_pages"),
+    examples=24,
+)

@@ -1,0 +1,104 @@
+"""MODE-3: the modes that a request's rows really ran in, over its whole life, are those of one plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from properties.lifecycle.case import LifeCase, life_cases
+from properties.lifecycle.engine import FINISHED, History, Pass, Ran
+from properties.lifecycle.paths import Path, paths
+from properties.lifecycle.play import play
+from properties.lifecycle.routes import Plan
+from properties.lifecycle.seen import note
+from properties.property import Property, Subject
+from properties.violation import Violation
+from reference.action import PROJECT_ONLY
+
+CLAUSE = "MODE-3"
+
+
+def check(subject: Subject, case: LifeCase) -> None:
+    """The policy projects every row at every routed layer, so that a row shows its mode."""
+    history = play(subject, case)
+    note(subject, history)
+    ways = paths(history)
+    for name, ran in history.requests.items():
+        if name in ways:
+            check_request(subject, history, ran, ways[name])
+    for each in history.passes:
+        subject.seen["passes_of_both_modes"] += len({mode_of(each, row) for row in range(len(each.rows))}) > 1
+
+
+def mode_of(each: Pass, row: int) -> str:
+    """How a row ran: it projected everywhere, nowhere, or neither, which is no mode at all."""
+    taken = each.action(row)
+    if taken is not None and all(code == PROJECT_ONLY for code in taken):
+        return "routed"
+    return "dense" if taken is None or PROJECT_ONLY not in taken else "mixed"
+
+
+def check_request(subject: Subject, history: History, ran: Ran, way: Path) -> None:
+    plans = set(ran.plans)
+    plan = next(iter(plans))
+    if len(plans) > 1 or plan is None:
+        raise Violation(CLAUSE, "plan_changed", {"request": ran.name, "plans": sorted(map(str, plans))})
+    reached = 0
+    for number, turn in enumerate(way):
+        for piece in turn:
+            again = number > 0 and len(ran.prompt) <= piece.end - 1 and piece.first < reached
+            for row in range(piece.row, piece.row + piece.count):
+                check_mode(history, piece.step, row, ran, plan, recomputed=reached if again else 0)
+            subject.seen["recomputed_rows"] += max(0, min(reached, piece.end) - max(piece.first, len(ran.prompt)))
+        reached = max(reached, turn[-1].end)
+    subject.seen["demotions"] += plan == ("routed", "dense")
+    if ran.finish in FINISHED:
+        check_told(history, ran, way, plan)
+
+
+def check_mode(history: History, step: int, row: int, ran: Ran, plan: Plan, *, recomputed: int) -> None:
+    """One row: the mode of its phase, which its position tells, and recorded as that."""
+    each = history.passes[step]
+    position = each.rows[row].position
+    decodes = position >= len(ran.prompt)
+    got, expected = mode_of(each, row), plan[decodes]
+    facts = {"request": ran.name, "step": step, "position": position, "got": got, "expected": expected}
+    if got != expected:
+        kind = "recomputed_in" if decodes and position < recomputed else "decoded_in" if decodes else "prefilled_in"
+        raise Violation(CLAUSE, f"{kind}_another_mode", facts)
+    owner = None if each.owners is None else each.owners[row]
+    if owner is not None and (owner.decode, owner.dense) != (decodes, expected == "dense"):
+        raise Violation(CLAUSE, "recorded_otherwise", {**facts, "decode": owner.decode, "dense": owner.dense})
+
+
+def check_told(history: History, ran: Ran, way: Path, plan: Plan) -> None:
+    """The answer states the plan, and the skipped share of the rows that really ran."""
+    told = ran.told
+    shares = told and told["skipped_share"]
+    for decodes, phase in enumerate(("prefill", "decode")):
+        codes = list(_codes(history, ran, way, bool(decodes))) if plan[decodes] == "routed" else []
+        share = sum(code == PROJECT_ONLY for code in codes) / len(codes) if codes else None
+        got = None if told is None or shares is None else (told[phase], shares[phase])
+        if got != (plan[decodes], share):
+            facts = {"request": ran.name, "phase": phase, "got": got, "expected": (plan[decodes], share)}
+            raise Violation(CLAUSE, "told_otherwise", facts)
+
+
+def _codes(history: History, ran: Ran, way: Path, decodes: bool) -> Iterator[int]:
+    """Actions of the phase's rows that led to the request's tokens, as often as they ran."""
+    end = len(ran.prompt) + len(ran.outputs) - 1
+    for piece in (piece for turn in way for piece in turn):
+        for row in range(piece.row, piece.row + piece.count):
+            position = history.passes[piece.step].rows[row].position
+            if position < end and (position >= len(ran.prompt)) == decodes:
+                yield from history.passes[piece.step].action(row) or ()
+
+
+MODE_FIXED = Property(
+    id="mode.fixed",
+    clause=CLAUSE,
+    title="every row runs in its phase's mode of the request's one plan, whenever it is computed",
+    cases=lambda subject: life_cases(subject, modes=(1, 1, 1, 0), eighths=(8,), thirds=(3,)),
+    check=check,
+    counters=("retractions", "promotions", "demotions", "recomputed_rows", "passes_of_both_modes", "chunked"),
+    examples=24,
+)
