@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ from properties.lifecycle.engine import History, Ran
 from properties.lifecycle.paths import paths
 from properties.lifecycle.play import Player, opened
 from properties.lifecycle.seen import note
-from properties.lifecycle.shared import Entry, entries, evicted_before, longest, namespace_of
+from properties.lifecycle.shared import Entry, entries, first_eviction, longest, namespace_of
 from properties.property import Property, Subject
 from properties.violation import Violation
 
@@ -56,8 +56,8 @@ class Begun:
         return {"request": self.ran.name, "turn": self.turn, "shared": self.first, "may": self.may, "must": self.must}
 
 
-def begun(subject: Subject, case: LifeCase | SwapCase) -> list[Begun]:
-    """All beginnings of all runs of the case."""
+def begun(subject: Subject, case: LifeCase | SwapCase, names: Collection[str] = ()) -> list[Begun]:
+    """All beginnings of all runs of the case. names: counters of runs to raise."""
     cases = case.cases() if isinstance(case, SwapCase) else (case,)
     left: list[Entry] = []
     found: list[Begun] = []
@@ -69,11 +69,11 @@ def begun(subject: Subject, case: LifeCase | SwapCase) -> list[Begun]:
                 session.serve(each.rules.served())
             player = Player(session, each, subject.model.config.vocab_size)
             history = session.run(player)
-            note(subject, history)
+            note(subject, history, names)
             keys = {sent.name: sent.user_key for sent in player.submitted.values()}
             left.extend(entries(history, each.rules, run, keys, shape.overlap))
             found.extend(_begun(each, run, history, keys, left, evicted))
-            evicted = evicted or evicted_before(history, history.accounts[-1].iteration)
+            evicted = evicted or first_eviction(history, shape.page_size) <= len(history.accounts)
     return found
 
 
@@ -86,6 +86,7 @@ def _begun(
     evicted: bool,
 ) -> list[Begun]:
     found = []
+    whole = 0 if evicted else first_eviction(history, case.shape.page_size)
     for name, way in paths(history).items():
         ran = history.requests[name]
         own = namespace_of(ran, case.rules, run, keys[name])
@@ -97,7 +98,7 @@ def _begun(
             tokens = (*ran.prompt, *ran.outputs) if number else ran.prompt
             page = case.shape.page_size
             mine = [e for e in before if e.namespace == own and e.own]
-            sure = [e for e in mine if e.certain] if not evicted and not evicted_before(history, iteration) else []
+            sure = [e for e in mine if e.certain] if iteration < whole else []
             found.append(
                 Begun(
                     ran=ran,
@@ -122,7 +123,7 @@ def check_isolated(subject: Subject, case: SwapCase) -> None:
 
 
 def check_shared(subject: Subject, case: LifeCase) -> None:
-    for each in begun(subject, case):
+    for each in begun(subject, case, ["promotions"]):
         subject.seen["shared"] += each.first > 0
         subject.seen["certain"] += each.must > 0
         subject.seen["second_mode_kept_out"] += each.of_two_modes > each.may
@@ -133,7 +134,7 @@ def check_shared(subject: Subject, case: LifeCase) -> None:
 
 
 def check_private(subject: Subject, case: LifeCase) -> None:
-    for each in begun(subject, case):
+    for each in begun(subject, case, ["retractions"]):
         if not each.private:
             continue
         subject.seen["private"] += 1

@@ -17,11 +17,12 @@ from properties.violation import Violation
 from reference.action import RUN
 
 CLAUSE = "LIFE-1"
+COUNTERS = ("finished", "retractions", "prefix_hits", "chunked", "mixed_passes", "aborts", "promotions", "slot_reuses")
 
 
 def check(subject: Subject, case: LifeCase) -> None:
     history = play(subject, case)
-    note(subject, history)
+    note(subject, history, COUNTERS)
     outputs = {case.name(number): arrival.outputs for number, arrival in enumerate(case.arrivals)}
     ways = paths(history)
     for name, ran in history.requests.items():
@@ -106,7 +107,9 @@ def check_tokens(subject: Subject, ran: Ran, same: Answer, truth: Answer) -> Non
     chosen = true[torch.arange(len(ran.outputs)), list(ran.outputs)]
     gap = (true.amax(1) - chosen) / true.abs().amax(1).clamp_min(1.0)
     worse = torch.nonzero(gap > 2 * bound).flatten().tolist()
-    subject.seen["ties"] += int(((gap > 0) & (gap <= 2 * bound)).sum())
+    ties = int(((gap > 0) & (gap <= 2 * bound)).sum())
+    if ties:
+        subject.seen["ties_inside_the_envelope"] += ties
     if worse:
         index = worse[0]
         facts = {"request": ran.name, "output": index, "got": ran.outputs[index], "expected": int(true[index].argmax())}
@@ -119,16 +122,7 @@ LIFE_ALONE = Property(
     title="tokens, routes and KV of every request are those of the reference running it alone",
     cases=lambda subject: life_cases(subject),
     check=check,
-    counters=(
-        "finished",
-        "retractions",
-        "prefix_hits",
-        "chunked",
-        "mixed_passes",
-        "aborts",
-        "promotions",
-        "slot_reuses",
-    ),
+    counters=COUNTERS,
     compares="margin",
     examples=24,
 )

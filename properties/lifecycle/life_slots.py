@@ -12,11 +12,12 @@ from properties.property import Property, Subject
 from properties.violation import Violation
 
 CLAUSE = "LIFE-2"
+COUNTERS = ("retractions", "prefix_hits", "aborts", "slot_reuses", "held_pages", "tree_pages")
 
 
 def check(subject: Subject, case: LifeCase) -> None:
     history = play(subject, case)
-    note(subject, history)
+    note(subject, history, COUNTERS)
     for account in history.accounts:
         check_account(account)
         subject.seen["held_pages"] += sum(map(len, account.held.values()))
@@ -67,6 +68,6 @@ LIFE_SLOTS = Property(
     title="each page is free, in the prefix tree or one request's at every iteration",
     cases=lambda subject: life_cases(subject, users=True),
     check=check,
-    counters=("retractions", "prefix_hits", "aborts", "slot_reuses", "held_pages", "tree_pages"),
+    counters=COUNTERS,
     examples=24,
 )

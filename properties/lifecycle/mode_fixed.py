@@ -15,12 +15,13 @@ from properties.violation import Violation
 from reference.action import PROJECT_ONLY
 
 CLAUSE = "MODE-3"
+COUNTERS = ("retractions", "promotions", "demotions", "recomputed_rows", "passes_of_both_modes", "chunked")
 
 
 def check(subject: Subject, case: LifeCase) -> None:
     """The policy projects every row at every routed layer, so that a row shows its mode."""
     history = play(subject, case)
-    note(subject, history)
+    note(subject, history, COUNTERS)
     ways = paths(history)
     for name, ran in history.requests.items():
         if name in ways:
@@ -99,6 +100,6 @@ MODE_FIXED = Property(
     title="every row runs in its phase's mode of the request's one plan, whenever it is computed",
     cases=lambda subject: life_cases(subject, modes=(1, 1, 1, 0), eighths=(8,), thirds=(3,)),
     check=check,
-    counters=("retractions", "promotions", "demotions", "recomputed_rows", "passes_of_both_modes", "chunked"),
+    counters=COUNTERS,
     examples=24,
 )

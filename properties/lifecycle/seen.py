@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
+
 from properties.lifecycle.engine import FINISHED, History
 from properties.lifecycle.paths import paths
 from properties.property import Subject
 
 
-def note(subject: Subject, history: History) -> None:
-    """Raise the subject's counters."""
-    seen, requests = subject.seen, history.requests
+def note(subject: Subject, history: History, names: Collection[str]) -> None:
+    """Raise those of the subject's counters that the property names; others would stand in its result at whatever they
+    happen to be."""
+    seen = counts(history)
+    subject.seen.update({name: seen[name] for name in names if name in seen})
+
+
+def counts(history: History) -> Counter[str]:
+    """Of one run."""
+    seen: Counter[str] = Counter()
+    requests = history.requests
     for name, turns in paths(history).items():
         prompt = len(requests[name].prompt)
         seen["prefix_hits"] += turns[0][0].first > 0
-        seen["hits_after_retraction"] += sum(turn[0].first > 0 for turn in turns[1:])
         seen["chunked"] += sum(sum(piece.first < prompt for piece in turn) > 1 for turn in turns)
     for each in history.passes:
         phases = {row.position >= len(requests[row.request].prompt) for row in each.rows}
@@ -24,6 +34,7 @@ def note(subject: Subject, history: History) -> None:
     seen["aborts"] += sum(each.finish == "abort" for each in requests.values())
     seen["promotions"] += sum(("dense", "routed") in each.plans for each in finished)
     seen["slot_reuses"] += _reuses(history)
+    return seen
 
 
 def _reuses(history: History) -> int:

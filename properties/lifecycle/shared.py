@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from properties.lifecycle.case import Rules
 from properties.lifecycle.engine import FINISHED, History, Ran
@@ -84,7 +83,14 @@ def _common(one: tuple[int, ...], two: tuple[int, ...]) -> int:
     return min(len(one), len(two))
 
 
-def evicted_before(history: History, iteration: int) -> bool:
-    """Whether the tree has lost a page by then."""
-    trees = [set(account.tree) for account in history.accounts if account.iteration <= iteration]
-    return any(not before <= after for before, after in pairwise(trees))
+def first_eviction(history: History, page_size: int) -> int:
+    """The first iteration in which the tree lost a page, be it to a row of the same iteration; one past the last where
+    none did. An engine may choose between pages that were used last at the same time as it likes."""
+    trees = {account.iteration: set(account.tree) for account in history.accounts}
+    lost = [number for number, tree in trees.items() if not trees.get(number - 1, set()) <= tree]
+    taken = [
+        each.iteration
+        for each in history.passes
+        if any(row.slot // page_size in trees.get(each.iteration - 1, ()) for row in each.rows)
+    ]
+    return min([*lost, *taken], default=len(history.accounts) + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -26,9 +27,10 @@ from conformance.runtimes.sglang.server.shared import share
 from conformance.runtimes.sglang.server.wire import ADDRESS, AgentError, outcome
 from conformance.subjects import SubjectSpec, build_subject
 from properties.lifecycle.case import Arrival, Departure, LifeCase, Rules
-from properties.lifecycle.engine import engine_of
+from properties.lifecycle.engine import FINISHED, engine_of
 from properties.lifecycle.life_alone import LIFE_ALONE
 from properties.lifecycle.mode_dense import MODE_DENSE
+from properties.lifecycle.play import play
 from properties.property import Subject
 from properties.registry import by_id
 from properties.run import run_property, violation_of
@@ -88,6 +90,12 @@ def test_a_plan_that_the_engine_refuses_is_refused_here_in_its_words() -> None:
     session.close()
 
 
+def test_a_policy_that_cannot_reach_the_server_is_refused() -> None:
+    subject = subject_of()
+    with pytest.raises(InputError, match=r"policy \[runtime server\]"):
+        subject.runtime.open(subject.model, lambda: None, PoolLayout(page_size=1, pages=4), "routed")
+
+
 @pytest.mark.parametrize("kv_dtype", [None, "bfloat16", "float8_e4m3fn"])
 def test_the_suite_reads_and_writes_the_servers_own_bytes(kv_dtype: str | None) -> None:
     subject = subject_of()
@@ -119,7 +127,6 @@ def test_what_users_are_told_is_what_is_judged(monkeypatch: pytest.MonkeyPatch) 
     subject = subject_of()
     case = life_case(subject, 0)
     assert violation_of(LIFE_ALONE, subject, case) is None
-    assert subject.seen["aborts"] == 1
     original = Client.generate
 
     def misheard(client: Client, request: Request) -> Answer:
@@ -129,6 +136,23 @@ def test_what_users_are_told_is_what_is_judged(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Client, "generate", misheard)
     found = violation_of(LIFE_ALONE, subject, case)
     assert found is not None and found[0].reason == "wrong_token", found
+
+
+def test_whoever_leaves_leaves_once_and_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = subject_of()
+    left: list[str] = []
+    original = Client.abort
+
+    def leave(client: Client, name: str) -> None:
+        left.append(name)
+        original(client, name)
+
+    monkeypatch.setattr(Client, "abort", leave)
+    case = life_case(subject, 0)
+    history = play(subject, case)
+    assert left == [case.name(3)]
+    assert history.requests[left[0]].finish not in FINISHED
+    assert all(ran.finish in FINISHED for name, ran in history.requests.items() if name not in left)
 
 
 def test_an_answer_that_never_comes_costs_the_server_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,6 +191,29 @@ def test_a_server_that_is_let_go_serves_as_it_was_started_and_ends_without_a_tra
     attended.forget(asked)
     assert not [process for process in family if process.is_running()]
     assert not server.folder.exists()
+
+
+KILLED = """
+import time
+from conformance.runtimes.sglang.server import attended
+from conformance.runtimes.sglang.server.runtime import ARGUMENTS
+from conformance.subjects import open_model
+server = attended.attended(attended.Asked.of(open_model("tiny-llama", None)[0], ARGUMENTS))
+print(server.server.process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_suite_that_is_killed_leaves_no_server(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen([sys.executable, "-c", KILLED], env=environment, stdout=subprocess.PIPE, text=True) as suite:
+        assert suite.stdout is not None
+        server = psutil.Process(int(suite.stdout.readline()))
+        family = [server, *server.children(recursive=True)]
+        assert len(family) > 2
+        suite.kill()
+    _, left = psutil.wait_procs(family, timeout=60)
+    assert not left
 
 
 def test_only_servers_of_the_suite_are_attended(monkeypatch: pytest.MonkeyPatch) -> None:

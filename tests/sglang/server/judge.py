@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from conformance.runtimes.sglang.server.messages import Answer, Request, Summary
+from conformance.runtimes.sglang.server.process import Server
 from conformance.subjects import SubjectSpec, build_subject
 from properties.compare import Envelope
 from properties.lifecycle.alone import Actions, both
@@ -13,10 +15,15 @@ from properties.lifecycle.case import NAME, Rules
 from properties.lifecycle.routes import Plan, expected_routes
 from properties.property import Subject
 from reference.action import PROJECT_ONLY
+from tests.sglang.server.load import POOL, tokens
 from vskipper.sglang.config import EngineConfig
 
 # requests of a load that are never taken off
 STEADY = 80
+# slots that the engine keeps back from a prompt
+MARGIN = 8
+# seconds
+SOON = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +115,18 @@ class Judge:
             tape = self.tape(request, answer)
             stated = (answer.summary.prefill_share, answer.summary.decode_share)
             assert stated == (tape.share(0), tape.share(1)), request
+
+    def check_pool(self, server: Server, *, flushed: bool) -> None:
+        """A request is served that needs all slots but one or two: none is lost. flushed: once the engine has emptied
+        its cache, which it does only while idle, and with it forgotten what it had lost."""
+        if flushed:
+            server.client.flush_cache()
+        prompt = tokens(random.Random(flushed), POOL - MARGIN)
+        request = Request(tokens=prompt, outputs=MARGIN - 2, name=f"whole-{flushed}")
+        # with a slot too few it would wait for ever
+        answer = replace(server.client, patience=SOON).generate(request)
+        assert answer.cached == 0 and not self.verdict(request, answer).wrong
+        assert server.alive()
 
     @property
     def routed_layers(self) -> tuple[int, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections import Counter
 from collections.abc import Callable
 from itertools import product
@@ -11,11 +10,11 @@ from itertools import product
 import pytest
 
 from conformance.runtimes.sglang.server.command import Launch
-from conformance.runtimes.sglang.server.messages import Answer, Request, Summary
+from conformance.runtimes.sglang.server.messages import Answer, Summary
 from conformance.runtimes.sglang.server.process import Server
 from properties.lifecycle.case import Rules
 from tests.sglang.server.judge import Judge, Tape, other
-from tests.sglang.server.load import ARGUMENTS, CHUNK, END, POOL, VARIABLES, Load, ask, requests, tokens
+from tests.sglang.server.load import ARGUMENTS, CHUNK, END, VARIABLES, Load, ask, requests
 
 pytestmark = [pytest.mark.sglang, pytest.mark.xdist_group("server-by-request")]
 
@@ -160,8 +159,6 @@ def test_the_last_chunk_of_a_stream_carries_the_summary(server: Server, quiet: L
         assert (summary(last).prefill_share, summary(last).decode_share) == (tape.share(0), tape.share(1))
 
 
-def test_the_pool_is_whole_afterwards(server: Server, load: Load) -> None:
-    server.client.flush_cache()
-    request = Request(tokens=tokens(random.Random(7), POOL - 8), outputs=2, name="whole")
-    answer = server.client.generate(request)
-    assert answer.cached == 0 and not JUDGE.verdict(request, answer).wrong
+@pytest.mark.parametrize("flushed", [False, True])
+def test_the_pool_is_whole_afterwards(server: Server, load: Load, flushed: bool) -> None:
+    JUDGE.check_pool(server, flushed=flushed)

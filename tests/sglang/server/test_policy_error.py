@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -17,7 +16,7 @@ from conformance.runtimes.sglang.server.messages import Answer, Refused, Request
 from conformance.runtimes.sglang.server.process import Server
 from properties.lifecycle.case import Rules
 from tests.sglang.server.judge import Judge
-from tests.sglang.server.load import ARGUMENTS, POOL, VARIABLES, Load, ask, requests, tokens
+from tests.sglang.server.load import ARGUMENTS, VARIABLES, Load, ask, requests, tokens
 from vskipper.policy import PolicyCapabilities
 from vskipper.sglang.request import RequestMode, choose_plan
 
@@ -27,8 +26,6 @@ POLICIES = Path(__file__).parent / "policies"
 # keyed by request id: nothing that is routed may be shared
 JUDGE = Judge(model="tiny-qwen3", rules=Rules(eighths=4, thirds=2, by_token=False, mode=1, seed=5))
 POSITION = 20
-# seconds until an idle engine has brought its gauges up to date, twice what it takes at most
-IDLE = 60.0
 LINE = 1 + (POLICIES / "fragile.py").read_text().splitlines().index(
     '            raise LookupError("no route for this row")'
 )
@@ -114,20 +111,6 @@ def test_a_stream_ends_with_the_error(server: Server, load: Load) -> None:
     check_told(told.value.message)
 
 
-def test_every_slot_is_free_or_evictable_afterwards(server: Server, load: Load) -> None:
-    deadline = time.monotonic() + IDLE
-    while (found := slots(server)) != POOL and time.monotonic() < deadline:
-        time.sleep(0.5)
-    assert found == POOL
-
-
-def test_a_request_that_needs_the_whole_pool_is_served_afterwards(server: Server, load: Load) -> None:
-    server.client.flush_cache()
-    request = Request(tokens=tokens(random.Random(7), POOL - 8), outputs=2, name="whole")
-    answer = server.client.generate(request)
-    assert answer.cached == 0 and not JUDGE.verdict(request, answer).wrong
-
-
-def slots(server: Server) -> float:
-    metrics = server.client.metrics()
-    return metrics.total("sglang:kv_available_tokens") + metrics.total("sglang:kv_evictable_tokens")
+@pytest.mark.parametrize("flushed", [False, True])
+def test_the_pool_is_whole_afterwards(server: Server, load: Load, flushed: bool) -> None:
+    JUDGE.check_pool(server, flushed=flushed)

@@ -112,8 +112,8 @@ def _start(asked: Asked) -> tuple[ExitStack, Attended]:
         # before the server is asked to end
         stack.callback(link.close)
         link.call("check_stock", asked.stock)
-        return stack.pop_all(), Attended(server=server, link=link, folder=folder)
-    raise AssertionError("unreachable")
+        kept = stack.pop_all()
+    return kept, Attended(server=server, link=link, folder=folder)
 
 
 def _stop(asked: Asked) -> None:

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import ctypes
-import signal
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from importlib import import_module
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from conformance.runtimes.sglang.server.client import HOST, Client
 from conformance.runtimes.sglang.server.command import Launch
+from conformance.runtimes.sglang.server.family import family_of, kill, name_of, wait_ended
 
 PAUSE: Final = 0.2
 # a start takes 20 seconds on an idle machine and minutes on one that is not
 START: Final = 600.0
-STOP: Final = 60.0
+STOP: Final = 120.0
 READY: Final = "vskipper: ready on "
 TAIL: Final = 4000
-PARENT_DIED: Final = 1
+# a test run that is killed has no chance to stop its server: the system then does
+TETHERED: Final = (
+    "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGTERM); os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 class NotStarted(RuntimeError):
@@ -59,37 +61,37 @@ def running(launch: Launch, log: Path, *, patience: float = START) -> Iterator[S
     with log.open("wb") as output:
         begun = time.monotonic()
         process = subprocess.Popen(
-            launch.command(port),
+            [sys.executable, "-I", "-S", "-c", TETHERED, *launch.command(port)],
             env=launch.environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=log.parent,
             start_new_session=True,
-            preexec_fn=_end_with_parent,
         )
+        family = family_of(process.pid)
         try:
             server = Server(client=Client(port=port), launch=launch, seconds=0.0, log=log, process=process)
             _wait(server, begun + patience)
-            yield Server(
-                client=server.client, launch=launch, seconds=time.monotonic() - begun, log=log, process=process
-            )
+            # what it has started by now is known even if it dies
+            family += family_of(process.pid)
+            yield replace(server, seconds=time.monotonic() - begun)
         finally:
-            left = stop(process)
+            left = stop(process, family)
     if left:
         raise LeftBehind(f"{' '.join(launch.command(port))}: {', '.join(left)}")
 
 
-def stop(process: subprocess.Popen[bytes]) -> list[str]:
-    """Ask the process to end and wait for all that it started; what has not ended by then is killed and named."""
-    psutil = import_module("psutil")
-    family = _family(psutil, process.pid)
+def stop(process: subprocess.Popen[bytes], family: Sequence[Any] = ()) -> list[str]:
+    """Ask the process to end and wait for all that it started, `family` among it; what has not ended by then is killed
+    and named."""
+    every = {*family, *family_of(process.pid)}
     process.terminate()
-    _, left = psutil.wait_procs(family, timeout=STOP)
-    named = [_name(psutil, each) for each in left]
+    left = wait_ended(every, process.poll, STOP)
+    named = [name_of(each) for each in left]
     for each in left:
-        each.kill()
-    psutil.wait_procs(left, timeout=STOP)
+        kill(each)
+    wait_ended(left, process.poll, STOP)
     process.wait()
     return named
 
@@ -110,24 +112,3 @@ def _wait(server: Server, until: float) -> None:
         if time.monotonic() > until:
             raise NotStarted(f"not ready in time\n{server.tail()}")
         time.sleep(PAUSE)
-
-
-def _family(psutil: Any, pid: int) -> list[Any]:
-    """The process and all that descend from it, as objects that outlast a number's reuse."""
-    try:
-        first = psutil.Process(pid)
-        return [first, *first.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _name(psutil: Any, process: Any) -> str:
-    try:
-        return f"{process.pid} {' '.join(process.cmdline())[:200]}"
-    except psutil.NoSuchProcess:
-        return str(process.pid)
-
-
-def _end_with_parent() -> None:
-    # a test run that is killed has no chance to stop its server
-    ctypes.CDLL(None).prctl(PARENT_DIED, signal.SIGTERM)

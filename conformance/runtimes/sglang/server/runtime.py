@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -17,6 +18,7 @@ from conformance.runtimes.sglang.server.shared import Kv, SharedPool
 from properties.lifecycle.engine import LifecycleEngine
 from properties.runtime import Mode, Model, RuntimeCapabilities, Session, StepResult
 from reference.plan import PoolLayout, StepPlan, TapePlan
+from vskipper.errors import InputError
 
 ARGUMENTS = (
     *("--max-total-tokens", str(TOKENS)),
@@ -47,13 +49,23 @@ class ServerRuntime:
 
     def open(self, model: Model, policy: Any, layout: PoolLayout, mode: Mode) -> Session:
         check_pool(layout)
+        packed = _packed(policy)
         server = attended(Asked.of(model, ARGUMENTS))
         number = next(_numbers)
         file = server.folder / f"pool-{number}"
         # the server has the model's tensors already
         sent = replace(model, tensors={})
-        shared = server.link.call("open_session", number, sent, policy, layout, mode, file)
+        shared = server.link.call("open_session", number, sent, packed, layout, mode, file)
         return ServerSession(server.link, number, shared)
+
+
+def _packed(policy: Any) -> bytes:
+    """For the way into the server; raises InputError for a policy that cannot take it."""
+    try:
+        return pickle.dumps(policy)
+    except Exception as error:
+        expected = "one that pickle takes, since its passes run in the server's process"
+        raise InputError("policy", where="runtime server", got=error, expected=expected) from error
 
 
 class ServerSession:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -47,15 +48,15 @@ class Desk:
             raise InputError("model class", where="server", got=got, expected=expected)
 
     def open_session(
-        self, number: int, model: Model, policy: Any, layout: PoolLayout, mode: Mode, file: Path
+        self, number: int, model: Model, policy: bytes, layout: PoolLayout, mode: Mode, file: Path
     ) -> SharedPool:
-        """A Session of that number, whose pool lies in `file`."""
+        """A Session of that number, whose pool lies in `file`. policy: pickled."""
         pool = new_pool(self._pool, layout)
         shared = share(pool, file)
         # what the engine publishes in a process of its own stays published
         engine = Engine(runner=self._runner, pool=self._pool, publish=lambda: None)
         self._sessions[number] = SGLangSession(
-            engine=engine, pool=pool, model=model, policy=policy, layout=layout, mode=mode
+            engine=engine, pool=pool, model=model, policy=pickle.loads(policy), layout=layout, mode=mode
         )
         return shared
 
