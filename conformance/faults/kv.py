@@ -11,6 +11,7 @@ from torch import Tensor
 from conformance.faults.edit_kv import Written, changed, edit_kv, others
 from conformance.faults.fault import WRITES_AND_MAPS, Fault
 from conformance.runtimes.torch_runtime.attention import PagedAttention, load
+from vskipper.execution.packed import span_rows
 
 WRITE = "vskipper.execution.routed_layer:RoutedLayer._write_kv"
 
@@ -69,6 +70,12 @@ def _scale_dropped(written: Written) -> Written:
     rows, scale = written.project, attention.pool.layout.k_scale
     # the writer divides by the scale, so this row is stored as if it had none
     return replace(written, k=changed(written.k, rows, written.k[rows] * scale))
+
+
+def _skipped_attention_through_half(written: Written) -> Written:
+    """Rows outside the attention cohort, as if their keys were only kept for others to read."""
+    rows = others(span_rows(written.run.plans[written.layer.index].attention), written.slots.numel())
+    return replace(written, k=changed(written.k, rows, written.k[rows].to(torch.bfloat16).to(written.k.dtype)))
 
 
 def _project_rows_through_half(written: Written) -> Written:
@@ -153,6 +160,16 @@ FAULTS = (
         killer="kv.own_layer",
         reason="wrong_row",
         quiet=WRITES_AND_MAPS,
+    ),
+    Fault(
+        id="kv-narrowed-by-cohort",
+        title="keys of rows that skip attention are rounded to bfloat16 on their way to the pool",
+        source="vllm#55670",
+        seam=WRITE,
+        patch=edit_kv(_skipped_attention_through_half),
+        killer="kv.one_rule",
+        reason="rule_depends_on_action",
+        quiet=("kv.complete", "kv.footprint", "map.partition"),
     ),
     Fault(
         id="kv-scale-dropped",

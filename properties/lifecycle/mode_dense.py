@@ -50,8 +50,8 @@ def check(subject: Subject, case: LifeCase) -> None:
 
 
 def _before(history: History, until: int) -> History:
-    """What had happened before iteration `until`, whose KV was taken before it evicted, and the requests of which nothing
-    came later."""
+    """What had happened before iteration `until`, and the requests of which nothing came later. That KV was taken in it
+    was decided before anything was evicted."""
     later = {row.request for each in history.passes if each.iteration >= until for row in each.rows}
     return replace(
         history,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -44,6 +45,11 @@ class Tape:
     skipped: tuple[tuple[int, ...], tuple[int, ...]]
     draws: frozenset[object]
 
+    def counts(self, layer: int) -> Counter[str]:
+        """Rows by action at a routed layer, by its index."""
+        skipped = sum(phase[layer] for phase in self.skipped)
+        return Counter(RUN=sum(self.rows) - skipped, PROJECT_ONLY=skipped)
+
     def share(self, phase: int) -> float | None:
         """Of PROJECT_ONLY pairs, None where no row of the phase ran routed."""
         pairs = self.rows[phase] * len(self.skipped[phase])
@@ -80,18 +86,19 @@ class Judge:
             ties=tuple(number for number in numbers if close[number] and not wrong[number]),
         )
 
-    def routes(self, request: Request, answer: Answer, plan: Plan | None = None) -> list[Actions]:
-        """Of every row but that of the last token, which nothing follows."""
+    def routes(self, request: Request, answer: Answer, plan: Plan | None = None, beyond: int = 0) -> list[Actions]:
+        """Of every row but that of the last token, which nothing follows, unless one beyond ran."""
         assert request.name is not None
         layers = len(self.routed_layers)
-        given = self._given(request, answer)
+        given = self._given(request, answer, beyond)
         stated = _summary(answer).plan if plan is None else plan
         return expected_routes(self.rules, layers, request.name, given, len(request.tokens), stated)
 
-    def tape(self, request: Request, answer: Answer) -> Tape:
-        """Of the rows that an answer took which was never taken off: those of cached positions did not run."""
+    def tape(self, request: Request, answer: Answer, beyond: int = 0) -> Tape:
+        """Of the rows that an answer took which was never taken off: those of cached positions did not run. beyond:
+        rows that an overlapping engine runs of a request before it knows that it has ended, 0 or 1."""
         prompt = len(request.tokens)
-        given, routes = self._given(request, answer), self.routes(request, answer)
+        given, routes = self._given(request, answer, beyond), self.routes(request, answer, beyond=beyond)
         phases = (range(answer.cached, prompt), range(prompt, len(given)))
         ran = [[(position, routes[position]) for position in phase if routes[position] is not None] for phase in phases]
         prefill, decode = (
@@ -137,8 +144,8 @@ class Judge:
     def _subject(self) -> Subject:
         return build_subject(SubjectSpec(runtime="reference", model=self.model))
 
-    def _given(self, request: Request, answer: Answer) -> tuple[int, ...]:
-        return (*request.tokens, *answer.tokens[:-1])
+    def _given(self, request: Request, answer: Answer, beyond: int = 0) -> tuple[int, ...]:
+        return (*request.tokens, *answer.tokens)[: len(request.tokens) + len(answer.tokens) - 1 + beyond]
 
 
 def other(plan: Plan) -> Plan:

@@ -53,9 +53,9 @@ def summary(answer: Answer) -> Summary:
     return answer.summary
 
 
-def tapes(load: Load) -> list[Tape]:
+def tapes(load: Load, beyond: int = 0) -> list[Tape]:
     """Of the requests that were never taken off."""
-    return [JUDGE.tape(request, answer) for request, answer in load.pairs if not answer.retractions]
+    return [JUDGE.tape(request, answer, beyond) for request, answer in load.pairs if not answer.retractions]
 
 
 def test_tokens_are_those_of_the_request_alone(load: Load) -> None:
@@ -108,28 +108,41 @@ def test_the_mean_share_is_r_times_d(load: Load) -> None:
 
 def test_metrics_count_passes(quiet: Load) -> None:
     """One request a pass: its chunks, then a pass for every token but the first."""
-    passes = Counter[str]()
+    counted = Counter({mode: quiet.grown("vskipper:passes_total", mode=mode) for mode in MODES})
+    expected = [Counter[str](), Counter[str]()]
     for request, answer in quiet.pairs:
-        passes[summary(answer).prefill] += math.ceil((len(request.tokens) - answer.cached) / CHUNK)
-        passes[summary(answer).decode] += len(answer.tokens) - 1
-    assert set(passes) == set(MODES)
-    assert {mode: quiet.grown("vskipper:passes_total", mode=mode) for mode in MODES} == passes
+        chunks = math.ceil((len(request.tokens) - answer.cached) / CHUNK)
+        for beyond, passes in enumerate(expected):
+            passes.update({summary(answer).prefill: chunks})
+            passes.update({summary(answer).decode: len(answer.tokens) - 1 + beyond})
+    assert all(set(passes) == set(MODES) for passes in expected)
+    assert counted in expected
 
 
 def test_metrics_count_rows_by_layer_and_action(quiet: Load) -> None:
-    rows = sum(sum(tape.rows) for tape in tapes(quiet))
-    for index, layer in enumerate(JUDGE.routed_layers):
-        skipped = sum(phase[index] for tape in tapes(quiet) for phase in tape.skipped)
-        counted = [quiet.grown("vskipper:rows_total", layer=str(layer), action=action) for action in ACTIONS]
-        assert counted == [rows - skipped, skipped, 0, 0]
-    assert quiet.grown("vskipper:rows_total") == rows * len(JUDGE.routed_layers) > 0
+    counted = [
+        Counter({action: quiet.grown("vskipper:rows_total", layer=str(layer), action=action) for action in ACTIONS})
+        for layer in JUDGE.routed_layers
+    ]
+    expected = [
+        [
+            sum((tape.counts(layer) for tape in tapes(quiet, beyond)), Counter[str]())
+            for layer in range(len(JUDGE.routed_layers))
+        ]
+        for beyond in (0, 1)
+    ]
+    assert counted in expected
+    assert quiet.grown("vskipper:rows_total") == sum(sum(layer.values()) for layer in counted) > 0
 
 
 def test_metrics_count_promotions(load: Load, quiet: Load) -> None:
     for run in (load, quiet):
-        # a request of one token has no decode rows
-        plans = [summary(answer).plan for _, answer in run.pairs if len(answer.tokens) > 1]
-        assert run.grown("vskipper:promotions_total") == plans.count(("dense", "routed")) > 0
+        # whether a request of one token has decode rows is the overlapping engine's choice
+        least, most = (
+            [summary(answer).plan for _, answer in run.pairs if len(answer.tokens) > short].count(("dense", "routed"))
+            for short in (1, 0)
+        )
+        assert 0 < least <= run.grown("vskipper:promotions_total") <= most
         assert run.grown("vskipper:failed_requests_total") == 0
 
 
