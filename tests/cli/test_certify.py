@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import ROOT, Cli, environment
+from tests.signals import hear_all
 from vskipper.cli.certify import parse_setting, parse_settings
 from vskipper.errors import InputError
 
@@ -137,11 +138,6 @@ def test_bad_input_is_one_line_and_exits_2(faked: Cli, home: Path, arguments: li
     assert names(home) == {"mine"} and (home / "mine" / "thesis.txt").read_text() == "ten years"
 
 
-def hear_all_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_suite_and_leaves_nothing(home: Path, tmp_path: Path, number: signal.Signals) -> None:
     lists, temporary = tmp_path / "lists", tmp_path / "temporary"
@@ -149,10 +145,7 @@ def test_a_signal_ends_the_suite_and_leaves_nothing(home: Path, tmp_path: Path, 
     temporary.mkdir()
     command = [sys.executable, str(ROOT / "tests" / "cli" / "drive.py"), str(lists), "certify", "hangs"]
     variables = environment() | {"TMPDIR": str(temporary)}
-    # a test run started by nohup or in the background hands ignored signals down
-    process = subprocess.Popen(
-        command, cwd=home, env=variables, stderr=subprocess.PIPE, text=True, preexec_fn=hear_all_signals
-    )
+    process = subprocess.Popen(command, cwd=home, env=variables, stderr=subprocess.PIPE, text=True, preexec_fn=hear_all)
     deadline = time.monotonic() + 60
     while not ((home / "hanging").is_file() and (home / "hanging").read_text()) and time.monotonic() < deadline:
         time.sleep(0.05)

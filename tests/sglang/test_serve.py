@@ -21,6 +21,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.signals import hear_all
 from vskipper.cli import main
 from vskipper.models import resolve
 from vskipper.sglang.launch import ENTRY_POINT, GROUP, server_command, server_environment
@@ -113,6 +114,7 @@ def start(tmp_path: Path, engine: Path) -> Iterator[Start]:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
+                preexec_fn=hear_all,
             )
             stack.enter_context(process)
             stack.callback(process.kill)
