@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from properties.codec import case_type
-from properties.lifecycle.case import Arrival, LifeCase, Rules, arrivals, chain_cases, life_cases, shapes
-from properties.lifecycle.engine import History, Ran
+from properties.lifecycle.case import FORGED, Arrival, LifeCase, Rules, chain_cases, life_cases, shapes
+from properties.lifecycle.engine import History, Ran, Shape
 from properties.lifecycle.paths import paths
 from properties.lifecycle.play import Player, opened
 from properties.lifecycle.seen import note
@@ -155,15 +155,35 @@ CHANGES: Mapping[str, Callable[[Rules], Rules]] = {
 }
 
 
+# of the common prefix by page size: whole pages of it, so that there is something to share
+LONG = {1: (8, 12), 16: (16, 17, 32), 64: (64, 65)}
+
+
+@st.composite
+def alike(draw: DrawFn, shape: Shape) -> tuple[Arrival, ...]:
+    """One to three short requests that begin alike, one after the other, so that the tree keeps them all."""
+    count = draw(st.integers(1, 3))
+    users = st.sampled_from((0, 0, 0, 1, 2, 3, FORGED, FORGED))
+    return tuple(
+        Arrival(
+            at=12 * number,
+            prefix=0,
+            shared=draw(st.sampled_from(LONG[shape.page_size])),
+            own=draw(st.integers(1, 2)),
+            outputs=draw(st.integers(1, 3)),
+            user=draw(users),
+        )
+        for number in range(count)
+    )
+
+
 @st.composite
 def swap_cases(draw: DrawFn, subject: Subject) -> SwapCase:
     """Two or three sets of rules that differ in one thing, over requests with the same prefixes."""
     shape = draw(shapes(subject))
     base = Rules(by_token=True, mode=draw(st.sampled_from((0, 1))), seed=draw(st.integers(0, 3)))
     changes = draw(st.lists(st.sampled_from(sorted(CHANGES)), min_size=1, max_size=2, unique=True))
-    come = [draw(arrivals(shape, users=True, crowds=False, most=3, span=4)) for _ in range(len(changes) + 1)]
-    # all begin alike, and little enough comes that the tree keeps it
-    runs = [tuple(replace(each, prefix=0, outputs=min(each.outputs, 4)) for each in some) for some in come]
+    runs = [draw(alike(shape)) for _ in range(len(changes) + 1)]
     first = LifeCase(shape=shape, rules=base, arrivals=runs[0], seed=draw(st.integers(0, 63)))
     rules = tuple(CHANGES[change](base) for change in changes)
     return SwapCase(first=first, rules=rules, runs=tuple(runs[1:]))

@@ -125,11 +125,9 @@ CROWD = {
 
 
 @st.composite
-def arrivals(
-    draw: DrawFn, shape: Shape, *, users: bool = False, crowds: bool = True, most: int = 6, span: int = 9
-) -> tuple[Arrival, ...]:
+def arrivals(draw: DrawFn, shape: Shape, *, users: bool = False, most: int = 6, span: int = 9) -> tuple[Arrival, ...]:
     """One or more, in the order in which they come."""
-    crowd = crowds and draw(st.integers(0, 2)) > 0
+    crowd = draw(st.integers(0, 2)) > 0
     sizes = (CROWD if crowd else ANY)[shape.page_size]
     if crowd:
         # one by one: of what comes together the engine takes no more than can end; those behind go on from them

@@ -34,12 +34,12 @@ def check(subject: Subject, case: LifeCase) -> None:
         where: dict[str, object] = {"mode": mode}
         if any(each.owners is not None for each in history.passes):
             raise Violation(CLAUSE, "routed_pass", where)
-        for name, ran in history.requests.items():
-            check_same(ran, stock.requests[name], OWN, {**where, "request": name})
         if [each.rows for each in before.passes] != [each.rows for each in expected.passes]:
             raise Violation(CLAUSE, "schedule_differs", where)
         if before.retracted != expected.retracted:
             raise Violation(CLAUSE, "retraction_differs", where)
+        for name, ran in history.requests.items():
+            check_same(ran, stock.requests[name], OWN, {**where, "request": name})
         for name, ran in before.requests.items():
             if name not in expected.requests:
                 continue

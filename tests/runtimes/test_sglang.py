@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -172,12 +172,12 @@ def _stale_table(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The request table is written once, for as many requests as there were."""
     kept: dict[int, Tensor] = {}
 
-    def broken(table: Tensor, plan: StepPlan, page_size: int) -> Tensor:
-        old = kept.get(len(plan.chunks))
-        numbers = original(table, plan, page_size)
+    def broken(table: Tensor, chunks: Sequence[Chunk], page_size: int) -> Tensor:
+        old = kept.get(len(chunks))
+        numbers = original(table, chunks, page_size)
         if old is not None and old.shape == table.shape:
             table.copy_(old)
-        kept[len(plan.chunks)] = table.clone()
+        kept[len(chunks)] = table.clone()
         return numbers
 
     return broken
@@ -249,8 +249,11 @@ def _many_requests() -> StepPlan:
 @pytest.mark.parametrize(
     ("plan", "expected"),
     [
-        (lambda: replace(schedule(1)[0], padding=1), "padding rows .* got 1"),
-        (_many_requests, "chunks .* got 39, expected 15 or fewer"),
+        (
+            lambda: replace(schedule(1)[0], padding=15),
+            r"chunks and padding rows .* and 15, expected 15 or fewer in all",
+        ),
+        (_many_requests, r"chunks and padding rows .* got 39 and 0, expected 15 or fewer in all"),
         (_longer_than_the_model, "positions of a request .* got 5001, expected 20"),
     ],
 )
