@@ -133,13 +133,15 @@ class Ran:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """Pages at the start of an iteration, the dummy one not among `total`: on the allocator's list, in the prefix tree,
-    and held by a request beyond what the tree holds of it. One entry each time a page stands somewhere."""
+    and held by a request beyond what the tree holds of it. One entry each time a page stands somewhere.
+    rows: of the request table, by the request that has it."""
 
     iteration: int
     total: int
     free: tuple[int, ...]
     tree: tuple[int, ...]
     held: Mapping[str, tuple[int, ...]]
+    rows: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,24 +30,22 @@ def check(subject: Subject, case: LifeCase) -> None:
 
 
 def check_account(account: Account) -> None:
-    """Free, in the tree, or of one request; never the dummy page, never twice, never nowhere."""
-    owned = Counter(account.tree)
-    for held in account.held.values():
-        owned.update(held)
-    free = Counter(account.free)
+    """Free, in the tree, or of one request; never the dummy page, never twice, never nowhere. One row of the request
+    table is one request's."""
+    places = Counter((*account.free, *account.tree, *(page for held in account.held.values() for page in held)))
     everything = set(range(1, account.total + 1))
+    rows = Counter(account.rows.values())
     wrong: tuple[tuple[str, set[int]], ...] = (
-        ("dummy_page", {page for page in (*free, *owned) if page == 0}),
-        ("free_twice", {page for page, count in free.items() if count > 1}),
-        ("free_and_owned", free.keys() & owned.keys()),
-        ("two_owners", {page for page, count in owned.items() if count > 1}),
-        ("unknown_page", (free.keys() | owned.keys()) - everything - {0}),
-        ("lost_page", everything - free.keys() - owned.keys()),
+        ("row_of_two_requests", {row for row, count in rows.items() if count > 1}),
+        ("dummy_page", {page for page in places if page == 0}),
+        ("in_two_places", {page for page, count in places.items() if count > 1}),
+        ("unknown_page", places.keys() - everything - {0}),
+        ("lost_page", everything - places.keys()),
     )
-    for reason, pages in wrong:
-        if pages:
-            owners = [name for name, own in account.held.items() if min(pages) in own]
-            facts = {"iteration": account.iteration, "page": min(pages), "pages": len(pages), "requests": owners}
+    for reason, numbers in wrong:
+        if numbers:
+            owners = [name for name, held in account.held.items() if min(numbers) in held]
+            facts = {"iteration": account.iteration, "first": min(numbers), "count": len(numbers), "requests": owners}
             raise Violation(CLAUSE, reason, facts)
 
 

@@ -15,6 +15,7 @@ from properties.violation import Violation
 from reference.action import PROJECT_ONLY
 
 CLAUSE = "MODE-3"
+RECOMPUTED = "recomputed_in_another_mode"
 COUNTERS = ("retractions", "promotions", "demotions", "recomputed_rows", "passes_of_both_modes", "chunked")
 
 
@@ -44,31 +45,34 @@ def check_request(subject: Subject, history: History, ran: Ran, way: Path) -> No
     if len(plans) > 1 or plan is None:
         raise Violation(CLAUSE, "plan_changed", {"request": ran.name, "plans": sorted(map(str, plans))})
     reached = 0
-    for number, turn in enumerate(way):
+    other: list[Violation] = []
+    for turn in way:
         for piece in turn:
-            again = number > 0 and len(ran.prompt) <= piece.end - 1 and piece.first < reached
             for row in range(piece.row, piece.row + piece.count):
-                check_mode(history, piece.step, row, ran, plan, recomputed=reached if again else 0)
+                other.extend(wrong_mode(history, piece.step, row, ran, plan, computed=reached))
             subject.seen["recomputed_rows"] += max(0, min(reached, piece.end) - max(piece.first, len(ran.prompt)))
         reached = max(reached, turn[-1].end)
+    # a row that was wrong from the start says more than one that was computed again
+    for violation in sorted(other, key=lambda each: each.reason == RECOMPUTED):
+        raise violation
     subject.seen["demotions"] += plan == ("routed", "dense")
     if ran.finish in FINISHED:
         check_told(history, ran, way, plan)
 
 
-def check_mode(history: History, step: int, row: int, ran: Ran, plan: Plan, *, recomputed: int) -> None:
-    """One row: the mode of its phase, which its position tells, and recorded as that."""
+def wrong_mode(history: History, step: int, row: int, ran: Ran, plan: Plan, *, computed: int) -> Iterator[Violation]:
+    """Of one row: the mode of its phase, which its position tells, and recorded as that. computed: how many positions
+    had been computed before the request's KV was last taken."""
     each = history.passes[step]
     position = each.rows[row].position
     decodes = position >= len(ran.prompt)
     got, expected = mode_of(each, row), plan[decodes]
     facts = {"request": ran.name, "step": step, "position": position, "got": got, "expected": expected}
     if got != expected:
-        kind = "recomputed_in" if decodes and position < recomputed else "decoded_in" if decodes else "prefilled_in"
-        raise Violation(CLAUSE, f"{kind}_another_mode", facts)
+        yield Violation(CLAUSE, RECOMPUTED if decodes and position < computed else "ran_in_another_mode", facts)
     owner = None if each.owners is None else each.owners[row]
     if owner is not None and (owner.decode, owner.dense) != (decodes, expected == "dense"):
-        raise Violation(CLAUSE, "recorded_otherwise", {**facts, "decode": owner.decode, "dense": owner.dense})
+        yield Violation(CLAUSE, "recorded_otherwise", {**facts, "decode": owner.decode, "dense": owner.dense})
 
 
 def check_told(history: History, ran: Ran, way: Path, plan: Plan) -> None:
@@ -98,7 +102,7 @@ MODE_FIXED = Property(
     id="mode.fixed",
     clause=CLAUSE,
     title="every row runs in its phase's mode of the request's one plan, whenever it is computed",
-    cases=lambda subject: life_cases(subject, modes=(1, 1, 1, 0), eighths=(8,), thirds=(3,)),
+    cases=lambda subject: life_cases(subject, modes=(1, 1, 1, 0), eighths=(8,), thirds=(3,), crowded=True),
     check=check,
     counters=COUNTERS,
     examples=24,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from properties.lifecycle.engine import Account, History, Pass, Row
@@ -21,10 +23,11 @@ def test_every_page_once_holds() -> None:
     ("wrong", "reason"),
     [
         (account((0, 1), (3,), a=(2, 4)), "dummy_page"),
-        (account((1, 1), (3,), a=(2, 4)), "free_twice"),
-        (account((1, 2), (3,), a=(2, 4)), "free_and_owned"),
-        (account((1,), (3,), a=(2, 4), b=(4,)), "two_owners"),
-        (account((1,), (3, 3), a=(2, 4)), "two_owners"),
+        (account((1, 1), (3,), a=(2, 4)), "in_two_places"),
+        (account((1, 2), (3,), a=(2, 4)), "in_two_places"),
+        (account((1,), (3,), a=(2, 4), b=(4,)), "in_two_places"),
+        (account((1,), (3, 3), a=(2, 4)), "in_two_places"),
+        (replace(account((1,), (3,), a=(2,), b=(4,)), rows={"a": 2, "b": 2}), "row_of_two_requests"),
         (account((1, 5), (3,), a=(2, 4)), "unknown_page"),
         (account((1,), (3,), a=(2,)), "lost_page"),
     ],

@@ -242,7 +242,7 @@ FAULTS = (
         seam="vskipper.sglang.request:RequestState.mode",
         patch=_back_to_dense,
         killer="mode.fixed",
-        reason="decoded_in_another_mode",
+        reason="ran_in_another_mode",
         quiet=QUIET,
     ),
     lifecycle_fault(
@@ -262,7 +262,7 @@ FAULTS = (
         seam="vskipper.sglang.batches:PassPlan",
         patch=_not_forced,
         killer="mode.fixed",
-        reason="prefilled_in_another_mode",
+        reason="ran_in_another_mode",
         quiet=QUIET,
     ),
     lifecycle_fault(
@@ -272,7 +272,7 @@ FAULTS = (
         seam="vskipper.sglang.batches:BatchPass.plan",
         patch=_silently_dense,
         killer="mode.fixed",
-        reason="prefilled_in_another_mode",
+        reason="ran_in_another_mode",
         quiet=QUIET,
     ),
     lifecycle_fault(

@@ -77,7 +77,7 @@ FAULTS = (
         seam=f"{TOKENS}.free",
         patch=_freed_twice,
         killer="life.slots",
-        reason="free_twice",
+        reason="in_two_places",
         quiet=QUIET,
     ),
     lifecycle_fault(
@@ -97,7 +97,7 @@ FAULTS = (
         seam=f"{TOKENS}.alloc",
         patch=_first_kept,
         killer="life.slots",
-        reason="free_and_owned",
+        reason="in_two_places",
         quiet=QUIET,
     ),
     lifecycle_fault(
@@ -117,7 +117,7 @@ FAULTS = (
         seam=f"{CLASSES}:ReqToTokenPool.free",
         patch=_row_freed_twice,
         killer="life.slots",
-        reason="two_owners",
+        reason="row_of_two_requests",
         quiet=QUIET,
     ),
 )

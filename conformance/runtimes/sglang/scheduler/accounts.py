@@ -25,6 +25,7 @@ def account(scheduler: Any, requests: Mapping[str, Any], iteration: int) -> Acco
         free=_free(scheduler.token_to_kv_pool_allocator, page_size),
         tree=tree,
         held={name: pages for name, pages in held.items() if pages},
+        rows={name: row for name, request in requests.items() if (row := pool_row(request)) is not None},
     )
 
 
