@@ -15,7 +15,7 @@ import pytest
 
 from vskipper.models import resolve
 from vskipper.sglang.config import EngineConfig
-from vskipper.sglang.launch import server_command, server_environment
+from vskipper.sglang.launch.command import server_command, server_environment
 
 pytestmark = [
     pytest.mark.sglang,

@@ -24,7 +24,7 @@ import pytest
 from tests.signals import hear_all
 from vskipper.cli import main
 from vskipper.models import resolve
-from vskipper.sglang.launch import ENTRY_POINT, GROUP, server_command, server_environment
+from vskipper.sglang.launch.command import ENTRY_POINT, GROUP, server_command, server_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 Start = Callable[..., "Served"]
@@ -337,7 +337,7 @@ def test_on_a_cpu_the_stand_ins_come_along() -> None:
 def test_a_cpu_without_its_kernels_gets_attention_that_runs(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], added: list[str]
 ) -> None:
-    monkeypatch.setattr("vskipper.sglang.launch.attention_present", lambda: False)
+    monkeypatch.setattr("vskipper.sglang.launch.command.attention_present", lambda: False)
     chosen = ["--host", "127.0.0.1", "--port", "30000"]
     command = server_command("hub/model", arguments)
     assert command[3:] == ["--model-path", "hub/model", *chosen, *added, *arguments]
@@ -349,7 +349,7 @@ def test_a_model_without_a_tokenizer_of_ours_needs_none() -> None:
 
 
 def test_without_an_engine_it_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vskipper.sglang.launch.find_spec", lambda name: None)
+    monkeypatch.setattr("vskipper.sglang.launch.command.find_spec", lambda name: None)
     ended = serve(*STATIC)
     assert ended.code == 2
     assert ended.errors.startswith(f"vskipper: no SGLang [{sys.executable}]: got no module named sglang")

@@ -41,11 +41,11 @@ def serve(
     Says that it is ready once each scheduler has answered with the policy it runs. Exit code: the server's, 2 on bad
     input and where the policy does not run.
     """
-    from vskipper.sglang.launch import server_command, server_environment
-    from vskipper.sglang.launch_arguments import ServerArguments
-    from vskipper.sglang.launch_config import engine_config
-    from vskipper.sglang.launch_endpoint import Endpoint
-    from vskipper.sglang.launch_process import run_server
+    from vskipper.sglang.launch.arguments import ServerArguments
+    from vskipper.sglang.launch.command import server_command, server_environment
+    from vskipper.sglang.launch.config import engine_config
+    from vskipper.sglang.launch.endpoint import Endpoint
+    from vskipper.sglang.launch.process import run_server
 
     if model.startswith("-"):
         raise InputError("model", where="vskipper serve", got=model, expected="MODEL before SGLang's arguments")

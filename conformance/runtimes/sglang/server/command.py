@@ -17,8 +17,8 @@ from conformance.runtimes.sglang.server.client import HOST
 from vskipper.errors import InputError
 from vskipper.sglang.config import VARIABLE, EngineConfig
 from vskipper.sglang.cpu import stand_in_environment
-from vskipper.sglang.launch import FILTER, ROOT, server_command, server_environment
-from vskipper.sglang.launch_arguments import ServerArguments
+from vskipper.sglang.launch.arguments import ServerArguments
+from vskipper.sglang.launch.command import FILTER, ROOT, server_command, server_environment
 from vskipper.sglang.plugin import MODEL_PACKAGE
 
 Way = Literal["serve", "launch", "alone"]

@@ -16,15 +16,15 @@ from vskipper.models import KNOWN, resolve
 from vskipper.sglang.config import VARIABLE, EngineConfig
 from vskipper.sglang.cpu import stand_in_environment
 from vskipper.sglang.cpu.kernels import attention_present
-from vskipper.sglang.launch_arguments import ServerArguments
+from vskipper.sglang.launch.arguments import ServerArguments
 from vskipper.sglang.plugin import MODEL_PACKAGE, MODELS
 
 GROUP: Final = "sglang.srt.plugins"
 NAME: Final = "vskipper"
 FILTER: Final = "SGLANG_PLUGINS"
 # the entry point of a vSkipper that is run where it lies, without having been installed
-ENTRY_POINT: Final = Path(__file__).resolve().parent / "entry_point"
-ROOT: Final = Path(__file__).resolve().parents[2]
+ENTRY_POINT: Final = Path(__file__).resolve().parents[1] / "entry_point"
+ROOT: Final = Path(__file__).resolve().parents[3]
 
 
 def server_command(model: str, arguments: Sequence[str]) -> list[str]:

@@ -7,13 +7,14 @@ import socket
 import ssl
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 from urllib.error import HTTPError
-from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 from vskipper.errors import InputError
 from vskipper.sglang.config import EngineConfig, parse
-from vskipper.sglang.launch_arguments import ServerArguments
+from vskipper.sglang.launch.arguments import ServerArguments
 
 KEY: Final = "vskipper"
 # the same answer under an older and a newer name
@@ -90,15 +91,15 @@ class Endpoint:
 
     def _get(self, path: str, seconds: float) -> bytes:
         headers = {"Authorization": f"Bearer {self.arguments.api_key}"} if self.arguments.api_key else {}
-        # the server on this machine, whatever its certificate is for and whatever proxy leads elsewhere
-        opener = build_opener(ProxyHandler({}), HTTPSHandler(context=_unchecked()))
-        with opener.open(Request(self.url + path, headers=headers), timeout=seconds) as answer:
+        with _opener().open(Request(self.url + path, headers=headers), timeout=seconds) as answer:
             content: bytes = answer.read()
         return content
 
 
-def _unchecked() -> ssl.SSLContext:
+@cache
+def _opener() -> OpenerDirector:
+    """To the server on this machine, whatever its certificate is for and whatever proxy leads elsewhere."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    return context
+    return build_opener(ProxyHandler({}), HTTPSHandler(context=context))
