@@ -16,6 +16,8 @@ from reference.action import PROJECT_ONLY
 
 CLAUSE = "MODE-3"
 RECOMPUTED = "recomputed_in_another_mode"
+# the most telling first: a row that was wrong from the start says more than one that was computed again
+TELLING = ("ran_in_another_mode", RECOMPUTED, "recorded_otherwise")
 COUNTERS = ("retractions", "promotions", "demotions", "recomputed_rows", "passes_of_both_modes", "chunked")
 
 
@@ -52,8 +54,7 @@ def check_request(subject: Subject, history: History, ran: Ran, way: Path) -> No
                 other.extend(wrong_mode(history, piece.step, row, ran, plan, computed=reached))
             subject.seen["recomputed_rows"] += max(0, min(reached, piece.end) - max(piece.first, len(ran.prompt)))
         reached = max(reached, turn[-1].end)
-    # a row that was wrong from the start says more than one that was computed again
-    for violation in sorted(other, key=lambda each: each.reason == RECOMPUTED):
+    for violation in sorted(other, key=lambda each: TELLING.index(each.reason)):
         raise violation
     subject.seen["demotions"] += plan == ("routed", "dense")
     if ran.finish in FINISHED:

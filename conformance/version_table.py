@@ -1,0 +1,125 @@
+"""`python -m conformance.version_table CERTIFICATES DOCUMENT`: writes what a run of the matrix granted into a document.
+
+CERTIFICATES holds a folder for each engine version, in it a certificate a level and the tests' report. Exit code 1
+where a certificate is missing, refused or grants nothing, or a test failed; the table is written all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+from conformance.certificate import KILLS, MANIFEST, RESULTS
+from conformance.record import Manifest, Result, Status
+from conformance.verify import verify
+from vskipper.errors import InputError
+
+LEVELS: Final = ("core", "lifecycle")
+TESTS: Final = "tests.xml"
+HEADING: Final = "## Levels by version"
+NAMES: Final = "sglang*-cpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Of one engine version. cells: tests, then a cell a level. whole: nothing is missing or failed."""
+
+    version: str
+    torch: str
+    cells: tuple[str, ...]
+    whole: bool
+
+    def render(self) -> str:
+        return f"| {self.version} | {self.torch} | {' | '.join(self.cells)} |"
+
+
+def read_line(folder: Path) -> Line:
+    """Raises InputError for a folder without any certificate."""
+    found = [folder / level for level in LEVELS if (folder / level / MANIFEST).is_file()]
+    if not found:
+        raise InputError("no certificate", where=folder, got="none", expected=" or ".join(LEVELS))
+    versions = _manifest(found[0]).versions
+    tests, passed = _tests(folder / TESTS)
+    levels = [_level(folder / level) for level in LEVELS]
+    return Line(
+        version=versions["sglang"] or "none",
+        torch=versions["torch"] or "none",
+        cells=(tests, *(cell for cell, _ in levels)),
+        whole=passed and all(granted for _, granted in levels),
+    )
+
+
+def _manifest(certificate: Path) -> Manifest:
+    return Manifest.from_json(json.loads((certificate / MANIFEST).read_text(encoding="utf-8")))
+
+
+def _level(certificate: Path) -> tuple[str, bool]:
+    """`granted: ...` where the certificate holds."""
+    if not (certificate / MANIFEST).is_file():
+        return "**not run**", False
+    verdict = verify(certificate)
+    if not verdict.ok:
+        return f"**refused**, for {len(verdict.refusals)} reasons", False
+    lines = (certificate / RESULTS).read_text(encoding="utf-8").splitlines()
+    counted = Counter(Result.from_json(json.loads(line)).status for line in lines)
+    kills = json.loads((certificate / KILLS).read_text(encoding="utf-8"))["kills"]
+    told = f"granted: {counted.pop(Status.PASSED)} properties, {len(kills)} faults killed"
+    others = "".join(f", {count} {status}" for status, count in sorted(counted.items()))
+    return f"{told}{others}, {_manifest(certificate).seconds / 60:.1f} min", True
+
+
+def _tests(report: Path) -> tuple[str, bool]:
+    if not report.is_file():
+        return "**not run**", False
+    suites = ElementTree.parse(report).getroot().iter("testsuite")
+    total = {name: 0 for name in ("tests", "failures", "errors", "skipped")}
+    for suite in suites:
+        for name in total:
+            total[name] += int(suite.get(name, 0))
+    failed = total["failures"] + total["errors"]
+    passed = total["tests"] - failed - total["skipped"]
+    told = [f"{passed} passed"]
+    told += [f"**{failed} failed**"] * (failed > 0)
+    told += [f"{total['skipped']} skipped"] * (total["skipped"] > 0)
+    return ", ".join(told), failed == 0 and passed > 0
+
+
+def render(lines: Sequence[Line]) -> str:
+    """The table, by version."""
+    ordered = sorted(lines, key=lambda line: [int(part) for part in re.findall(r"\d+", line.version)])
+    head = ["| SGLang | torch | tests | Core | Lifecycle |", "|---|---|---|---|---|"]
+    return "\n".join([*head, *(line.render() for line in ordered)])
+
+
+def put(document: str, table: str) -> str:
+    """The document with `table` in place of the one under HEADING; raises InputError where there is none."""
+    before, heading, after = document.partition(HEADING + "\n")
+    parts = re.split(r"((?:^\|.*\n)+)", after, maxsplit=1, flags=re.MULTILINE)
+    if not heading or len(parts) != 3:
+        raise InputError("no table", where=HEADING, got="none", expected="a table below that heading")
+    return before + heading + parts[0] + table + "\n" + parts[2]
+
+
+def main(certificates: str, document: str) -> int:
+    lines = [read_line(folder) for folder in sorted(Path(certificates).glob(NAMES)) if folder.is_dir()]
+    if not lines:
+        raise InputError("no certificates", where=certificates, got="none", expected=f"folders {NAMES}")
+    file = Path(document)
+    file.write_text(put(file.read_text(encoding="utf-8"), render(lines)), encoding="utf-8")
+    print(render(lines))
+    return 0 if all(line.whole for line in lines) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(*sys.argv[1:]))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
