@@ -13,7 +13,7 @@ from conformance.subjects import SubjectSpec
 from properties.property import Property
 from properties.registry import PROPERTIES
 from vskipper.errors import InputError
-from vskipper.models.tiny import TINY_MODELS
+from vskipper.models.seeded import TINY_MODELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

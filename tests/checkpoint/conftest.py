@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoint.folders import copied
-from vskipper.models import tiny
+from vskipper.models import seeded
 
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.build("tiny-llama", tmp_path_factory.mktemp("models") / "tiny-llama")
+    return seeded.build("tiny-llama", tmp_path_factory.mktemp("models") / "tiny-llama")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from reference.config import ModelConfig
 from tests.checkpoint.folders import edit_config, edit_tensors
 from vskipper.checkpoint import ModelSpec, open_checkpoint, policy_context
 from vskipper.checkpoint.config import model_spec
-from vskipper.models import tiny
+from vskipper.models import seeded
 from vskipper.policy import GateMode
 
 
@@ -25,7 +25,7 @@ def test_base_alone_has_no_router(folder: Path) -> None:
 
 
 def test_base_and_delta(folder: Path) -> None:
-    checkpoint = open_checkpoint(folder, folder / tiny.DELTA)
+    checkpoint = open_checkpoint(folder, folder / seeded.DELTA)
     assert checkpoint.routed_layers == (2, 3, 4)
     assert checkpoint.router_tensors["model.layers.3.router.router_enc.weight"].shape == (4, 64)
     assert checkpoint.router_tensors["model.layers.3.router_proj.up_proj.weight"].shape == (64, 8)
@@ -33,7 +33,7 @@ def test_base_and_delta(folder: Path) -> None:
 
 @pytest.mark.parametrize("model_type", ["ddllama", "llama"])
 def test_whole_directory_with_its_router(folder: Path, model_type: str) -> None:
-    delta = load_file(folder / tiny.DELTA)
+    delta = load_file(folder / seeded.DELTA)
     edit_tensors(folder / "model.safetensors", lambda tensors: tensors.update(delta))
     edit_config(
         folder, model_type=model_type, architectures=None, routing_layers=[2, 3, 4], router_gate_mode="ste_hard"
@@ -61,7 +61,7 @@ def test_sharded(folder: Path) -> None:
 def test_pt_delta_with_its_gate_mode_beside_it(folder: Path, tmp_path: Path) -> None:
     beside = tmp_path / "delta"
     beside.mkdir()
-    tensors = load_file(folder / tiny.DELTA)
+    tensors = load_file(folder / seeded.DELTA)
     torch.save(tensors, beside / "router.pt")
     (beside / "config.json").write_text('{"router_gate_mode": "ste_hard"}')
     checkpoint = open_checkpoint(folder, beside / "router.pt")
@@ -81,7 +81,7 @@ def test_pt_delta_with_its_gate_mode_beside_it(folder: Path, tmp_path: Path) -> 
 )
 def test_gate_mode(folder: Path, tmp_path: Path, in_delta: str | None, in_base: str | None, expected: GateMode) -> None:
     delta = tmp_path / "delta.safetensors"
-    save_file(load_file(folder / tiny.DELTA), delta, {"router_gate_mode": in_delta} if in_delta else None)
+    save_file(load_file(folder / seeded.DELTA), delta, {"router_gate_mode": in_delta} if in_delta else None)
     edit_config(folder, router_gate_mode=in_base)
     assert open_checkpoint(folder, delta).gate_mode == expected
 
@@ -92,8 +92,8 @@ def test_bottlenecks_are_inferred_layer_by_layer(folder: Path) -> None:
             name = f"model.layers.3.router.{part}.weight"
             tensors[name] = torch.cat((tensors[name], tensors[name]), dim=axis)
 
-    edit_tensors(folder / tiny.DELTA, widen)
-    tensors = open_checkpoint(folder, folder / tiny.DELTA).router_tensors
+    edit_tensors(folder / seeded.DELTA, widen)
+    tensors = open_checkpoint(folder, folder / seeded.DELTA).router_tensors
     assert [tensors[f"model.layers.{i}.router.router_enc.weight"].shape[0] for i in (2, 3, 4)] == [4, 8, 4]
 
 
@@ -108,7 +108,7 @@ def test_a_tied_head_that_equals_the_embedding_is_dropped(folder: Path) -> None:
 
 
 def test_context_is_the_checkpoints(folder: Path) -> None:
-    checkpoint = open_checkpoint(folder, folder / tiny.DELTA)
+    checkpoint = open_checkpoint(folder, folder / seeded.DELTA)
     context = policy_context(checkpoint, dtype=torch.bfloat16)
     assert (context.routed_layers, context.vocab_size, context.dtype) == ((2, 3, 4), 128, torch.bfloat16)
     assert policy_context(checkpoint, dtype=torch.float32, routed_layers=(1, 5)).routed_layers == (1, 5)

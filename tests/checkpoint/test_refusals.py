@@ -15,7 +15,7 @@ from torch import Tensor
 from tests.checkpoint.folders import edit_config, edit_tensors
 from vskipper.checkpoint import open_checkpoint
 from vskipper.errors import InputError
-from vskipper.models import tiny
+from vskipper.models import seeded
 
 Tensors = dict[str, Tensor]
 ENC = "model.layers.2.router.router_enc.weight"
@@ -197,9 +197,9 @@ def test_shard_index(folder: Path, index: str, words: str) -> None:
     ],
 )
 def test_delta_tensors(folder: Path, edit: Callable[[Tensors], None], words: str) -> None:
-    message = refusal(folder, edit_tensors(folder / tiny.DELTA, edit))
+    message = refusal(folder, edit_tensors(folder / seeded.DELTA, edit))
     assert words in message
-    assert tiny.DELTA in message
+    assert seeded.DELTA in message
 
 
 def test_delta_for_another_hidden_size(folder: Path) -> None:
@@ -208,7 +208,7 @@ def test_delta_for_another_hidden_size(folder: Path) -> None:
             cut = tuple(slice(0, 48 if size == 64 else size) for size in tensor.shape)
             tensors[name] = tensor[cut].contiguous()
 
-    message = refusal(folder, edit_tensors(folder / tiny.DELTA, narrow))
+    message = refusal(folder, edit_tensors(folder / seeded.DELTA, narrow))
     assert "another hidden size" in message
     assert "got 48, expected 64" in message
 
@@ -216,22 +216,22 @@ def test_delta_for_another_hidden_size(folder: Path) -> None:
 @pytest.mark.parametrize(("in_delta", "in_base"), [("released", "ste_hard"), ("ste_hard", "released")])
 def test_gate_modes_that_differ(folder: Path, in_delta: str, in_base: str, tmp_path: Path) -> None:
     delta = tmp_path / "delta.safetensors"
-    save_file(load_file(folder / tiny.DELTA), delta, {"router_gate_mode": in_delta})
+    save_file(load_file(folder / seeded.DELTA), delta, {"router_gate_mode": in_delta})
     assert "gate modes differ" in refusal(edit_config(folder, router_gate_mode=in_base), delta)
 
 
 def test_unknown_gate_mode_of_a_delta(folder: Path) -> None:
-    edit_tensors(folder / tiny.DELTA, lambda tensors: None, router_gate_mode="soft")
-    assert "'soft', expected released or ste_hard" in refusal(folder, folder / tiny.DELTA)
+    edit_tensors(folder / seeded.DELTA, lambda tensors: None, router_gate_mode="soft")
+    assert "'soft', expected released or ste_hard" in refusal(folder, folder / seeded.DELTA)
 
 
 def test_routing_layers_that_differ_from_the_tensors(folder: Path) -> None:
     edit_config(folder, routing_layers=[2, 3])
-    assert "[2, 3, 4], expected [2, 3]" in refusal(folder, folder / tiny.DELTA)
+    assert "[2, 3, 4], expected [2, 3]" in refusal(folder, folder / seeded.DELTA)
 
 
 def test_two_routers(folder: Path, tmp_path: Path) -> None:
-    delta = load_file(folder / tiny.DELTA)
+    delta = load_file(folder / seeded.DELTA)
     save_file(delta, tmp_path / "delta.safetensors")
     edit_tensors(folder / "model.safetensors", lambda tensors: tensors.update(delta))
     assert "two routers" in refusal(folder, tmp_path / "delta.safetensors")
@@ -309,7 +309,7 @@ def test_a_tensor_that_is_not_dense(folder: Path, tmp_path: Path, kind: str) -> 
     with warnings.catch_warnings():
         # torch's own, of making such a tensor
         warnings.simplefilter("ignore")
-        torch.save(load_file(folder / tiny.DELTA) | {ENC: unusual(kind)}, tmp_path / "delta.pt")
+        torch.save(load_file(folder / seeded.DELTA) | {ENC: unusual(kind)}, tmp_path / "delta.pt")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         message = refusal(folder, tmp_path / "delta.pt")
@@ -325,6 +325,6 @@ def test_pt_that_is_no_dict_of_router_tensors(folder: Path, tmp_path: Path, cont
 
 def test_truncated_pt(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "delta.pt"
-    torch.save(load_file(folder / tiny.DELTA), path)
+    torch.save(load_file(folder / seeded.DELTA), path)
     path.write_bytes(path.read_bytes()[:-500])
     assert "weights cannot be read" in refusal(folder, path)

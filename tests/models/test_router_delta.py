@@ -9,7 +9,7 @@ import torch
 
 from vskipper.checkpoint import open_checkpoint, policy_context
 from vskipper.errors import InputError
-from vskipper.models import tiny
+from vskipper.models import seeded
 from vskipper.models.calibration import skip_shares
 from vskipper.models.delta import build_delta
 from vskipper.models.forward import Decoder, lay_out
@@ -19,7 +19,7 @@ from vskipper.policy import GateMode
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.build("tiny-llama", tmp_path_factory.mktemp("base") / "tiny-llama")
+    return seeded.build("tiny-llama", tmp_path_factory.mktemp("base") / "tiny-llama")
 
 
 @pytest.mark.parametrize("mode", list(GateMode))

@@ -12,7 +12,7 @@ from reference.model import ReferenceModel
 from reference.plan import Chunk, PoolLayout, StepPlan, TapePlan
 from reference.pool import PagedPool
 from reference.sequence import SequenceModel
-from vskipper.models.tiny import TINY_MODELS
+from vskipper.models.seeded import TINY_MODELS
 
 ROWS, SPLIT = 9, 4
 

@@ -27,7 +27,7 @@ MOST_NESTED: Final = 16
 def certify(
     policy: Annotated[str, typer.Argument(metavar="POLICY", help="A name, or package.module:Class.")],
     model: Annotated[
-        str, typer.Option(metavar="DIR|NAME", help="A model folder, smollm2, tiny-llama or tiny-qwen3.")
+        str, typer.Option(metavar="DIR|NAME", help="A model folder, smollm2, or {tiny,small}-{llama,qwen3}.")
     ] = "tiny-llama",
     delta: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Router and projector tensors for the model.")

@@ -18,7 +18,8 @@ MOST_LAYERS: Final = 10_000
 def serve(
     context: typer.Context,
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="What SGLang takes as a model, or smollm2, tiny-llama, tiny-qwen3.")
+        str,
+        typer.Argument(metavar="MODEL", help="What SGLang takes, or smollm2, or one of {tiny,small}-{llama,qwen3}."),
     ],
     policy: Annotated[str | None, typer.Option(metavar="POLICY", help="A name, or package.module:Class.")] = None,
     settings: Annotated[

@@ -1,4 +1,4 @@
-"""Models by name or folder: smollm2, tiny-llama and tiny-qwen3 are built in the cache when first asked for."""
+"""Models by name or folder: smollm2 and the random ones are built in the cache when first asked for."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 from vskipper.checkpoint.config import ModelSpec
 from vskipper.errors import InputError
-from vskipper.models import smollm2, tiny
+from vskipper.models import seeded, smollm2
 from vskipper.models.store import cache_folder
 
-KNOWN = (smollm2.NAME, *tiny.TINY_MODELS)
+KNOWN = (smollm2.NAME, *seeded.SEEDED_MODELS)
 
 
 def resolve(name_or_dir: str | Path) -> Path:
@@ -28,7 +28,7 @@ def resolve(name_or_dir: str | Path) -> Path:
 
 def default_delta(name_or_dir: str | Path) -> Path | None:
     """The FlexiDepth delta that lies beside the model's own weights, None where none does."""
-    path = resolve(name_or_dir) / tiny.DELTA
+    path = resolve(name_or_dir) / seeded.DELTA
     return path if path.exists() else None
 
 
@@ -36,8 +36,8 @@ def default_routed_layers(name: str, spec: ModelSpec) -> tuple[int, ...]:
     """Routed layers of a base without a router: those of the known models, else the upper half (as FlexiDepth's)."""
     if name == smollm2.NAME:
         return smollm2.ROUTED_LAYERS
-    if name in tiny.TINY_MODELS:
-        return tiny.ROUTED_LAYERS
+    if name in seeded.SEEDED_MODELS:
+        return seeded.ROUTED_LAYERS
     return tuple(range(spec.num_hidden_layers // 2, spec.num_hidden_layers))
 
 
@@ -46,4 +46,5 @@ def default_routed_layers(name: str, spec: ModelSpec) -> tuple[int, ...]:
 def _built(name: str, folder: Path) -> Path:
     if name == smollm2.NAME:
         return smollm2.build(folder)
-    return tiny.build("tiny-llama" if name == "tiny-llama" else "tiny-qwen3", folder / name, owned=True)
+    (kind,) = (known for known in seeded.SEEDED_MODELS if known == name)
+    return seeded.build(kind, folder / name, owned=True)
