@@ -11,8 +11,9 @@ from typing import Any
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """policy: a name or package.module:Class. settings: its keyword arguments, as JSON values. model: a name or a
-    folder. delta: a file of router and projector tensors. examples: of each property, or None for the level's own.
-    faults: whether the seeded ones are run. workers: processes beside the controlling one. work_dir: to write in."""
+    folder. delta: a file of router and projector tensors. dtype, attention_backend: as in SubjectSpec. examples: of
+    each property, or None for the level's own. faults: whether the seeded ones are run. workers: processes beside the
+    controlling one. work_dir: to write in."""
 
     policy: str
     model: str
@@ -20,6 +21,8 @@ class Request:
     settings: Mapping[str, Any] = field(default_factory=dict)
     delta: str | None = None
     runtime: str = "torch"
+    dtype: str = "float32"
+    attention_backend: str | None = None
     level: str = "core"
     examples: int | None = None
     seed: int = 0

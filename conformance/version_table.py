@@ -1,7 +1,7 @@
 """`python -m conformance.version_table CERTIFICATES DOCUMENT`: writes what a run of the matrix granted into a document.
 
-CERTIFICATES holds a folder for each engine version, in it a certificate a level and the tests' report. Exit code 1
-where a certificate is missing, refused or grants nothing, or a test failed; the table is written all the same.
+CERTIFICATES holds a folder for each engine version, in it a certificate a level. Exit code 1 where one is missing,
+refused or grants nothing; the table is written all the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from xml.etree import ElementTree
 
 from conformance.certificate import KILLS, MANIFEST, RESULTS
 from conformance.record import Manifest, Result, Status
@@ -22,14 +21,13 @@ from conformance.verify import verify
 from vskipper.errors import InputError
 
 LEVELS: Final = ("core", "lifecycle")
-TESTS: Final = "tests.xml"
 HEADING: Final = "## Levels by version"
 NAMES: Final = "sglang*-cpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """Of one engine version. cells: tests, then a cell a level. whole: nothing is missing or failed."""
+    """Of one engine version. cells: one a level. whole: every level is granted."""
 
     version: str
     torch: str
@@ -46,13 +44,12 @@ def read_line(folder: Path) -> Line:
     if not found:
         raise InputError("no certificate", where=folder, got="none", expected=" or ".join(LEVELS))
     versions = _manifest(found[0]).versions
-    tests, passed = _tests(folder / TESTS)
     levels = [_level(folder / level) for level in LEVELS]
     return Line(
         version=versions["sglang"] or "none",
         torch=versions["torch"] or "none",
-        cells=(tests, *(cell for cell, _ in levels)),
-        whole=passed and all(granted for _, granted in levels),
+        cells=tuple(cell for cell, _ in levels),
+        whole=all(granted for _, granted in levels),
     )
 
 
@@ -75,26 +72,10 @@ def _level(certificate: Path) -> tuple[str, bool]:
     return f"{told}{others}, {_manifest(certificate).seconds / 60:.1f} min", True
 
 
-def _tests(report: Path) -> tuple[str, bool]:
-    if not report.is_file():
-        return "**not run**", False
-    suites = ElementTree.parse(report).getroot().iter("testsuite")
-    total = {name: 0 for name in ("tests", "failures", "errors", "skipped")}
-    for suite in suites:
-        for name in total:
-            total[name] += int(suite.get(name, 0))
-    failed = total["failures"] + total["errors"]
-    passed = total["tests"] - failed - total["skipped"]
-    told = [f"{passed} passed"]
-    told += [f"**{failed} failed**"] * (failed > 0)
-    told += [f"{total['skipped']} skipped"] * (total["skipped"] > 0)
-    return ", ".join(told), failed == 0 and passed > 0
-
-
 def render(lines: Sequence[Line]) -> str:
     """The table, by version."""
     ordered = sorted(lines, key=lambda line: [int(part) for part in re.findall(r"\d+", line.version)])
-    head = ["| SGLang | torch | tests | Core | Lifecycle |", "|---|---|---|---|---|"]
+    head = ["| SGLang | torch | Core | Lifecycle |", "|---|---|---|---|"]
     return "\n".join([*head, *(line.render() for line in ordered)])
 
 

@@ -209,7 +209,7 @@ def _use(subject: Subject, case: BadInput) -> None:
         raise ValueError("this property needs a model folder")
     if case.kind in PLANS:
         layout, plan = PLANS[case.kind](case.seed)
-        policy = subject.make_policy(subject.model.dtype)
+        policy = subject.served_policy()
         subject.runtime.open(subject.model, policy, layout, "routed").step(plan)
         return
     with tempfile.TemporaryDirectory() as name:

@@ -38,7 +38,7 @@ def opened(
     """A session on a pool full of `fill`; the subject's policy unless another is given."""
     # before the runtime opens, so that the oracle's copies are of unspoilt tensors
     oracle_of(subject)
-    own = subject.make_policy(subject.model.dtype) if policy is None else policy
+    own = subject.served_policy() if policy is None else policy
     session = subject.runtime.open(subject.model, own, layout, mode)
     try:
         fill(session.kv)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
 from hypothesis.strategies import SearchStrategy
 
 from properties.runtime import Model, Runtime
@@ -17,14 +16,19 @@ Compares = Literal["margin", "bits", "either"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is being certified. make_policy(dtype) builds the policy on the model; fixture projector and gate included.
+    """What is being certified. make_policy(dtype, device) builds the policy on the model, on a CPU unless told
+    otherwise; fixture projector and gate included.
     seen: vacuity counters, raised by checks as interesting cases occur."""
 
     runtime: Runtime
     model: Model
-    make_policy: Callable[[torch.dtype], Any]
+    make_policy: Callable[..., Any]
     policy_name: str
     seen: Counter[str]
+
+    def served_policy(self) -> Any:
+        """The policy as the runtime is given it."""
+        return self.make_policy(self.model.dtype, self.runtime.capabilities.device)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

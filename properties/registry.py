@@ -8,6 +8,11 @@ from properties.all_run import SEM_ALL_RUN
 from properties.bad_input import INPUT_REFUSED
 from properties.cohort import MAP_PARTITION
 from properties.gate import GATE_MODE, GATE_ROUTES, GATE_THRESHOLD
+from properties.graph.alternate import GRAPH_ALTERNATE
+from properties.graph.padding import GRAPH_PADDING
+from properties.graph.policy import GRAPH_POLICY
+from properties.graph.replay import GRAPH_OUTPUTS, GRAPH_REPLAY
+from properties.graph.still import GRAPH_STILL
 from properties.kv_one_rule import KV_ONE_RULE
 from properties.kv_scales import KV_SCALES
 from properties.kv_values import KV_OWN_LAYER
@@ -77,7 +82,16 @@ LIFECYCLE: tuple[Property, ...] = (
     LIFE_SLOTS,
 )
 
-PROPERTIES: Mapping[str, tuple[Property, ...]] = {"core": CORE, "lifecycle": LIFECYCLE}
+GRAPH: tuple[Property, ...] = (
+    GRAPH_REPLAY,
+    GRAPH_OUTPUTS,
+    GRAPH_STILL,
+    GRAPH_PADDING,
+    GRAPH_ALTERNATE,
+    GRAPH_POLICY,
+)
+
+PROPERTIES: Mapping[str, tuple[Property, ...]] = {"core": CORE, "graph": GRAPH, "lifecycle": LIFECYCLE}
 
 LEVEL_OF: Mapping[str, str] = {rule.id: level for level, rules in PROPERTIES.items() for rule in rules}
 _BY_ID = {property.id: property for level in PROPERTIES.values() for property in level}

@@ -19,7 +19,7 @@ Mode = Literal["dense", "routed"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """A model under test: configuration, tensors by Hugging Face name (router and projector tensors included where it
-    has them), routed layers, and the folder they come from, where there is one."""
+    has them), routed layers, and the folder they come from, where there is one. weighted: its gate mode."""
 
     name: str
     config: ModelConfig
@@ -27,15 +27,17 @@ class Model:
     routed_layers: tuple[int, ...]
     dtype: torch.dtype = torch.float32
     directory: Path | None = None
+    weighted: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeCapabilities:
-    """What a runtime offers. row_invariant: a row's bits do not depend on the other rows, their number or order.
-    same_kernels: mode dense and an all-RUN pass run the same kernels, so that SEM-3 holds bit for bit.
-    hidden_states: StepResult.hidden is filled. padding: StepPlan.padding may be above 0. kv_scales: the layout's scales
-    may be other than 1."""
+    """What a runtime offers. device: of its tensors, and of the policy that it is given. row_invariant: a row's bits do
+    not depend on the other rows, their number or order. same_kernels: mode dense and an all-RUN pass run the same
+    kernels, so that SEM-3 holds bit for bit. hidden_states: StepResult.hidden is filled. padding: StepPlan.padding may
+    be above 0. kv_scales: the layout's scales may be other than 1."""
 
+    device: str = "cpu"
     row_invariant: bool = False
     same_kernels: bool = True
     hidden_states: bool = True

@@ -66,7 +66,7 @@ def poison_cases(draw: DrawFn, subject: Subject) -> PoisonCase:
 
 def check_zero_projector(subject: Subject, case: ScheduleCase) -> None:
     """A PROJECT_ONLY row leaves its layer with the values it entered with."""
-    policy = ZeroProjector(subject.make_policy(subject.model.dtype))
+    policy = ZeroProjector(subject.served_policy())
     for step, ran in enumerate(run(subject, case, policy=policy)):
         hidden = ran.result.hidden
         if hidden is None:

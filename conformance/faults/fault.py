@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+from conformance.faults.active import in_force
+
 # properties that no fault of what a layer computes may disturb
 WRITES_AND_MAPS = ("kv.complete", "kv.footprint", "map.partition")
 
@@ -41,7 +43,7 @@ class Fault:
     def active(self) -> Iterator[None]:
         """The fault in force, and undone at the end."""
         owner, attribute = _locate(self.seam)
-        with mock.patch.object(owner, attribute, self.patch(getattr(owner, attribute))):
+        with in_force(self.id), mock.patch.object(owner, attribute, self.patch(getattr(owner, attribute))):
             yield
 
 

@@ -17,7 +17,7 @@ FAULTS: tuple[Fault, ...] = tuple(
 LIFECYCLE_FAULTS: tuple[Fault, ...] = tuple(
     fault for area in (modes, namespaces, rows, writes, slots) for fault in area.FAULTS
 )
-FAULTS_OF: Mapping[str, tuple[Fault, ...]] = {"core": FAULTS, "lifecycle": LIFECYCLE_FAULTS}
+FAULTS_OF: Mapping[str, tuple[Fault, ...]] = {"core": FAULTS, "graph": (), "lifecycle": LIFECYCLE_FAULTS}
 _BY_ID = {fault.id: fault for faults in FAULTS_OF.values() for fault in faults}
 
 

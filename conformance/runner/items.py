@@ -13,7 +13,7 @@ from conformance.subjects import SubjectSpec
 from properties.property import Property
 from properties.registry import PROPERTIES
 from vskipper.errors import InputError
-from vskipper.models.seeded import TINY_MODELS
+from vskipper.models.seeded import SMALL_MODELS, TINY_MODELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +43,11 @@ KERNEL_PROPERTIES = frozenset(
         "work.counts",
     }
 )
+CUDA_VARIANTS = tuple(Variant(runtime="sglang-cuda", model=model) for model in SMALL_MODELS)
 # each case runs a whole engine, and one runtime brings one
 LIFECYCLE_VARIANTS: Mapping[str, tuple[Variant, ...]] = {
-    "sglang": tuple(Variant(runtime="sglang", model=model) for model in TINY_MODELS)
+    "sglang": tuple(Variant(runtime="sglang", model=model) for model in TINY_MODELS),
+    "sglang-cuda": CUDA_VARIANTS,
 }
 VARIANTS: Mapping[str, tuple[Variant, ...]] = {
     "torch": (
@@ -56,12 +58,18 @@ VARIANTS: Mapping[str, tuple[Variant, ...]] = {
         name: tuple(Variant(runtime=name, model=model) for model in TINY_MODELS)
         for name in ("triton", "reference", "sglang")
     },
+    "sglang-cuda": CUDA_VARIANTS,
     # a server takes half a minute to start, and its memory
     "server": (Variant(runtime="server", model="tiny-llama"),),
 }
 
 
-VARIANTS_OF: Mapping[str, Mapping[str, tuple[Variant, ...]]] = {"core": VARIANTS, "lifecycle": LIFECYCLE_VARIANTS}
+GRAPH_VARIANTS: Mapping[str, tuple[Variant, ...]] = {"sglang-cuda": CUDA_VARIANTS}
+VARIANTS_OF: Mapping[str, Mapping[str, tuple[Variant, ...]]] = {
+    "core": VARIANTS,
+    "graph": GRAPH_VARIANTS,
+    "lifecycle": LIFECYCLE_VARIANTS,
+}
 
 
 def variants(level: str, runtime: str) -> tuple[Variant, ...]:
@@ -111,7 +119,12 @@ def _items_of(rule: Property, request: Request) -> Iterator[PropertyItem]:
     for index, variant in enumerate(own):
         yield PropertyItem(
             rule=rule,
-            spec=SubjectSpec(runtime=variant.runtime, model=variant.model),
+            spec=SubjectSpec(
+                runtime=variant.runtime,
+                model=variant.model,
+                dtype=request.dtype,
+                attention_backend=request.attention_backend,
+            ),
             examples=_share(examples, variant, own),
             seed=request.seed + index,
         )
@@ -133,4 +146,6 @@ def asked_for(request: Request) -> SubjectSpec:
         policy=request.policy,
         delta=request.delta,
         settings=request.settings,
+        dtype=request.dtype,
+        attention_backend=request.attention_backend,
     )

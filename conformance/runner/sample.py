@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from properties.property import Subject
 from reference.plan import Chunk, PoolLayout, StepPlan
 from vskipper.action import LETTERS, Action
@@ -17,7 +15,7 @@ def sample_tape(subject: Subject) -> tuple[str, ...]:
     pages = tuple(range(1, ROWS + 1))
     plan = StepPlan(chunks=(Chunk(request="sample", tokens=tokens, start=0, pages=pages, phase="prefill"),))
     layout = PoolLayout(page_size=1, pages=ROWS + 1)
-    session = subject.runtime.open(subject.model, subject.make_policy(torch.float32), layout, "routed")
+    session = subject.runtime.open(subject.model, subject.served_policy(), layout, "routed")
     actions = session.step(plan).actions.tolist()
     session.close()
     return tuple("".join(LETTERS[Action(code)] for code in line) for line in actions)

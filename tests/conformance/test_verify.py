@@ -339,8 +339,8 @@ def test_what_cannot_be_read_cannot_be_judged(folder: Path, name: str, monkeypat
 
 
 def test_a_level_without_a_must_pass_list_is_refused(folder: Path) -> None:
-    edit(folder, MANIFEST, manifest(level="graph"))
-    assert "got graph" in verify(folder).refusals[0]
+    edit(folder, MANIFEST, manifest(level="serving"))
+    assert "got serving" in verify(folder).refusals[0]
 
 
 def test_a_newer_contract_cannot_be_judged(folder: Path) -> None:

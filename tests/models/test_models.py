@@ -32,7 +32,7 @@ def test_a_folder_is_itself(tmp_path: Path) -> None:
 
 def test_an_unknown_name_lists_the_known() -> None:
     with pytest.raises(
-        InputError, match="'smollm3', expected one of smollm2, tiny-llama, .*small-qwen3, or a model folder"
+        InputError, match=r"'smollm3', expected one of smollm2, tiny-llama, .*small-qwen3, or a model folder"
     ):
         resolve("smollm3")
 

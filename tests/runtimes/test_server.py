@@ -17,6 +17,7 @@ import torch
 from conformance.runtimes.sglang.server import attended
 from conformance.runtimes.sglang.server.client import Client
 from conformance.runtimes.sglang.server.engine import arguments
+from conformance.runtimes.sglang.server.family import runs
 from conformance.runtimes.sglang.server.messages import Answer, Request
 from conformance.runtimes.sglang.server.runtime import ARGUMENTS
 from conformance.subjects import SubjectSpec, build_subject
@@ -32,7 +33,7 @@ from reference.plan import Chunk, PoolLayout, StepPlan
 from vskipper.errors import InputError
 
 pytestmark = [
-    pytest.mark.sglang,
+    pytest.mark.server,
     pytest.mark.skipif(find_spec("sglang") is None, reason="SGLang is not installed"),
     pytest.mark.xdist_group("server"),
 ]
@@ -168,7 +169,7 @@ def test_an_answer_that_never_comes_costs_the_server_and_no_more(monkeypatch: py
 def test_the_stock_engine_and_dense_mode_say_the_same() -> None:
     subject = subject_of()
     assert violation_of(MODE_DENSE, subject, life_case(subject, 1)) is None
-    assert subject.seen["finished"] > 0 and subject.seen["logprobs"] > 0
+    assert subject.seen["compared"] > 0 and subject.seen["logprobs"] > 0
 
 
 def test_a_server_that_is_let_go_serves_as_it_was_started_and_ends_without_a_trace() -> None:
@@ -183,7 +184,7 @@ def test_a_server_that_is_let_go_serves_as_it_was_started_and_ends_without_a_tra
         {"prefill": "routed", "decode": "routed", "skipped_share": {"prefill": 0.0, "decode": 0.0}}
     ]
     attended.forget(asked)
-    assert not [process for process in family if process.is_running()]
+    assert not [process for process in family if runs(process)]
     assert not server.folder.exists()
 
 

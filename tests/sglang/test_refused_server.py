@@ -18,7 +18,7 @@ from vskipper.sglang.config import EngineConfig
 from vskipper.sglang.launch.command import server_command, server_environment
 
 pytestmark = [
-    pytest.mark.sglang,
+    pytest.mark.server,
     pytest.mark.skipif(find_spec("sglang") is None, reason="no SGLang here"),
     pytest.mark.xdist_group("refused"),
 ]

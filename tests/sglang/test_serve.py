@@ -355,7 +355,7 @@ def test_without_an_engine_it_is_refused(serve: Serve, monkeypatch: pytest.Monke
     assert ended.errors.startswith(f"vskipper: no SGLang [{sys.executable}]: got no module named sglang")
 
 
-@pytest.mark.sglang
+@pytest.mark.server
 @pytest.mark.xdist_group("serve")
 @pytest.mark.skipif(find_spec("sglang") is None, reason="no SGLang here")
 def test_a_real_server_serves_and_ends(tmp_path: Path) -> None:

@@ -38,7 +38,14 @@ def certify(
     runtime: Annotated[
         str | None, typer.Option(help="The runtime under test.  [default: sglang where it is installed, else torch]")
     ] = None,
-    level: Annotated[str, typer.Option(help="The level to certify.")] = "core",
+    device: Annotated[str, typer.Option(help="cpu or cuda; cuda takes the runtime sglang.")] = "cpu",
+    dtype: Annotated[
+        str | None, typer.Option(help="Of weights and activations.  [default: float32, on cuda bfloat16]")
+    ] = None,
+    attention_backend: Annotated[
+        str | None, typer.Option(help="The engine's.  [default: torch_native, on cuda triton]")
+    ] = None,
+    level: Annotated[str, typer.Option(help="The level to certify: core, graph (on cuda) or lifecycle.")] = "core",
     examples: Annotated[
         int | None, typer.Option(min=1, help="Examples a property; fewer than the level asks grants nothing.")
     ] = None,
@@ -71,7 +78,9 @@ def certify(
             work_dir=work_dir,
             settings=parse_settings(settings or ()),
             delta=None if delta is None else str(delta),
-            runtime=runtime or default_runtime(),
+            runtime=runtime_on(device, runtime or default_runtime()),
+            dtype=dtype or ("bfloat16" if device == "cuda" else "float32"),
+            attention_backend=attention_backend,
             level=level,
             examples=examples,
             seed=seed,
@@ -84,6 +93,16 @@ def certify(
 def default_runtime() -> str:
     """The real engine where there is one; it is not imported."""
     return "torch" if find_spec("sglang") is None else "sglang"
+
+
+def runtime_on(device: str, runtime: str) -> str:
+    """The name that the suite has for a runtime on a device. Raises InputError for a device it does not run on."""
+    if device == "cpu":
+        return runtime
+    if device != "cuda" or runtime not in ("sglang", "sglang-cuda"):
+        expected = "cpu, or cuda with the runtime sglang"
+        raise InputError("device", where="--device", got=f"{device} with the runtime {runtime}", expected=expected)
+    return "sglang-cuda"
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class RoutedDecoder:
         self._model = model
         self.policy = policy
         self.routed_layers = routed_layers
-        self._graphs = graphs
+        self.graphs = graphs
         self.layers = tuple(EngineLayer(layer) for layer in model.layers)
         self.packed: Branches = PackedBranches()
         self._bounded: BoundedBranches | None = None
@@ -38,7 +38,7 @@ class RoutedDecoder:
     def covers(self, plan: PassPlan, forward_batch: Any) -> bool:
         """False for a decode pass that was to run from a graph and has none: it must not run eagerly instead."""
         decodes = forward_batch.forward_mode.is_decode() and plan.captured is None
-        return not (decodes and self._graphs is not None and self._graphs.sizes)
+        return not (decodes and self.graphs is not None and self.graphs.sizes)
 
     def run(self, input_ids: Tensor, forward_batch: Any, input_embeds: Tensor | None, plan: PassPlan) -> Tensor:
         """The final norm's output [rows, hidden]; the evidence goes to plan.done."""

@@ -30,11 +30,7 @@ class EngineLayer:
 
     def qkv(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         module = self._attention
-        packed, _ = module.qkv_proj(x)
-        q, k, v = packed.split([module.q_size, module.kv_size, module.kv_size], dim=-1)
-        if hasattr(module, "q_norm"):
-            q, k = _by_head(module.q_norm, q, module.head_dim), _by_head(module.k_norm, k, module.head_dim)
-        q, k = module.rotary_emb(positions, q, k)
+        q, k, v = module.forward_prepare_native(positions, x)
         return tuple(values.reshape(x.shape[0], -1, module.head_dim) for values in (q, k, v))
 
     def o_proj(self, attention: Tensor) -> Tensor:
@@ -55,11 +51,6 @@ def _folded(norm: Any, hidden: Tensor, residual: Tensor | None) -> tuple[Tensor,
         return norm(hidden), hidden
     normed, summed = norm(hidden, residual)
     return normed, summed
-
-
-def _by_head(norm: Any, values: Tensor, head_dim: int) -> Tensor:
-    normed: Tensor = norm(values.reshape(-1, head_dim))
-    return normed.view(values.shape)
 
 
 def _reduced(projection: Any, partial: Tensor) -> Tensor:

@@ -16,9 +16,14 @@ NOBODY = "padding"
 
 
 def forward_batch(runner: Any, plan: StepPlan, page_size: int) -> Any:
-    """A decode batch where every chunk decodes, an extend batch where none does; in a mixed one a decode row is an
-    extend of one. Padding rows come last: requests of one row each in a decode batch, as the engine pads a captured
-    one, and one request otherwise. What this version's ForwardBatch has no field for is left out."""
+    """On the runner's device: a decode batch where every chunk decodes, an extend batch where none does; in a mixed one
+    a decode row is an extend of one. Padding rows come last: requests of one row each in a decode batch, as the engine
+    pads a captured one, and one request otherwise. What this version's ForwardBatch has no field for is left out."""
+    with torch.device(runner.device):
+        return _forward_batch(runner, plan, page_size)
+
+
+def _forward_batch(runner: Any, plan: StepPlan, page_size: int) -> Any:
     info = import_module("sglang.srt.model_executor.forward_batch_info")
     decodes = [chunk.phase == "decode" for chunk in plan.chunks]
     chunks = (*plan.chunks, *_padding(plan.padding, apart=all(decodes)))
@@ -56,7 +61,7 @@ def _requests(runner: Any, chunks: Sequence[Chunk], page_size: int) -> dict[str,
         "batch_size": len(chunks),
         "req_pool_indices": _fill_table(runner.req_to_token_pool.req_to_token, chunks, page_size),
         "seq_lens": ends,
-        "seq_lens_cpu": ends.clone(),
+        "seq_lens_cpu": ends.to("cpu", copy=True),
         "seq_lens_sum": int(ends.sum()),
         "orig_seq_lens": ends.to(torch.int32),
     }

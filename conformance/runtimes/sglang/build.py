@@ -1,4 +1,4 @@
-"""A ModelRunner for a model folder, on one CPU rank, across the ways in which SGLang's versions build one."""
+"""A ModelRunner for a model folder, on one rank, across the ways in which SGLang's versions build one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from importlib import import_module
 from typing import Any
 from unittest import mock
 
-from conformance.runtimes.sglang.process import free_port, prepare_groups, publish
+from conformance.runtimes.sglang.arguments import server_arguments
+from conformance.runtimes.sglang.process import prepare_groups, publish
+from conformance.runtimes.sglang.seat import Seat
 from properties.runtime import Model
 from vskipper.errors import InputError
 from vskipper.sglang.config import EngineConfig
@@ -18,7 +20,6 @@ from vskipper.sglang.config import EngineConfig
 # chunks in one pass; row 0 of the request table is left alone, newer versions pad graphs with it
 REQUESTS = 15
 TOKENS = 2048
-MEMORY = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class Built:
     arguments: Any
 
 
-def build(model: Model) -> Built:
+def build(model: Model, seat: Seat) -> Built:
     """Raises InputError for a model without a folder, or one that vSkipper's model classes do not serve."""
     if model.directory is None:
         raise InputError("model folder", where=f"model {model.name}", got="none", expected="a Hugging Face folder")
@@ -38,23 +39,23 @@ def build(model: Model) -> Built:
     with mock.patch.dict(os.environ, config.environment()), warnings.catch_warnings():
         # SGLang's imports warn of what this machine lacks
         warnings.simplefilter("ignore")
-        built = _build(model)
+        built = _build(model, seat)
     if not hasattr(built.runner.model, "vskipper"):
         got = type(built.runner.model).__module__
         raise InputError("model class", where=f"model {model.name}", got=got, expected="one of vSkipper's")
     return built
 
 
-def _build(model: Model) -> Built:
-    arguments = _arguments(model)
+def _build(model: Model, seat: Seat) -> Built:
+    arguments = _arguments(model, seat)
     port: int = import_module("sglang.srt.server_args").PortArgs.init_new(arguments).nccl_port
     publish(arguments)
     config = import_module("sglang.srt.configs.model_config").ModelConfig.from_server_args(arguments)
-    prepare_groups(arguments, config, port)
+    prepare_groups(arguments, config, port, seat.device)
     runner_class = import_module("sglang.srt.model_executor.model_runner").ModelRunner
     runner = runner_class(
         model_config=config,
-        mem_fraction_static=MEMORY,
+        mem_fraction_static=arguments.mem_fraction_static,
         gpu_id=0,
         nccl_port=port,
         server_args=arguments,
@@ -67,25 +68,16 @@ def _build(model: Model) -> Built:
     return Built(runner=runner, arguments=arguments)
 
 
-def _arguments(model: Model) -> Any:
-    arguments = import_module("sglang.srt.server_args").ServerArgs(
+def _arguments(model: Model, seat: Seat) -> Any:
+    return server_arguments(
+        seat,
         model_path=str(model.directory),
-        device="cpu",
         dtype=str(model.dtype).removeprefix("torch."),
-        attention_backend="torch_native",
-        page_size=1,
         max_total_tokens=TOKENS,
         chunked_prefill_size=TOKENS,
         max_running_requests=REQUESTS + 1,
-        mem_fraction_static=MEMORY,
-        skip_tokenizer_init=True,
-        nccl_port=free_port(),
         disable_overlap_schedule=True,
-        log_level="error",
     )
-    if hasattr(arguments, "resolve_once"):
-        arguments.resolve_once()
-    return arguments
 
 
 def _ranks(parameters: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from conformance.runtimes.sglang.batch import forward_batch
 from conformance.runtimes.sglang.build import build
 from conformance.runtimes.sglang.pool import place
 from conformance.runtimes.sglang.process import prepare, remember
+from conformance.runtimes.sglang.seat import CPU_SEAT, Seat
 from properties.runtime import Model
 from reference.plan import StepPlan
 
@@ -60,12 +61,13 @@ def _logits(output: Any) -> Tensor:
 _engines: dict[object, Engine] = {}
 
 
-def engine_of(model: Model) -> Engine:
-    """The engine of a model's folder, dtype and routed layers; building one takes seconds, the first of all longer."""
-    key = (model.directory, model.dtype, model.routed_layers)
+def engine_of(model: Model, seat: Seat = CPU_SEAT) -> Engine:
+    """The engine of a model's folder, dtype and routed layers in a seat; building one takes seconds, the first of all
+    longer."""
+    key = (model.directory, model.dtype, model.routed_layers, seat)
     if key not in _engines:
-        prepare()
-        built = build(model)
+        prepare(seat.device)
+        built = build(model, seat)
         runner = built.runner
         _engines[key] = Engine(runner=runner, pool=runner.token_to_kv_pool, publish=remember(built.arguments))
     return _engines[key]

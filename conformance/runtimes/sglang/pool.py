@@ -23,7 +23,7 @@ def new_pool(like: Any, layout: PoolLayout) -> Any:
         head_num=like.head_num,
         head_dim=like.head_dim,
         layer_num=like.layer_num,
-        device="cpu",
+        device=like.device,
         enable_memory_saver=False,
     )
 
@@ -32,9 +32,11 @@ def place(runner: Any, pool: Any) -> None:
     """Make it the pool of every forward pass to come. The allocator is left alone: nobody asks it, since plans name
     their pages."""
     runner.page_size = pool.page_size
-    backends = (runner.attn_backend, getattr(runner, "decode_attn_backend", None))
-    for holder in (runner, *(backend for backend in backends if hasattr(backend, NAME))):
-        setattr(holder, NAME, pool)
+    runner.token_to_kv_pool = pool
+    for backend in (runner.attn_backend, getattr(runner, "decode_attn_backend", None)):
+        for name, value in ((NAME, pool), ("page_size", pool.page_size)):
+            if hasattr(backend, name):
+                setattr(backend, name, value)
 
 
 def raw(pool: Any) -> tuple[tuple[Tensor, Tensor], ...]:

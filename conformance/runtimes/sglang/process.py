@@ -26,9 +26,10 @@ def require() -> None:
         raise InputError("SGLang", where="runtime sglang", got="not installed", expected="a package sglang to import")
 
 
-def prepare() -> None:
-    """Have SGLang import on a CPU and take vSkipper's model classes."""
-    prepare_process()
+def prepare(device: str = "cpu") -> None:
+    """Have SGLang import on this device and take vSkipper's model classes."""
+    if device == "cpu":
+        prepare_process()
     use_models()
 
 
@@ -59,7 +60,15 @@ def remember(arguments: Any) -> Callable[[], None]:
     return partial(publish, arguments)
 
 
-def prepare_groups(arguments: Any, model_config: Any, port: int) -> None:
+def forget_buffers() -> None:
+    """Have the next engine make input buffers of its own: one that takes those of an engine before it finds its slots
+    in them, which its pool may not have."""
+    pool = getattr(_module("sglang.srt.model_executor.input_buffers"), "_forward_input_buffer_pool", None)
+    if pool is not None:
+        pool.clear()
+
+
+def prepare_groups(arguments: Any, model_config: Any, port: int, device: str) -> None:
     """Process groups as the next runner expects them: there already, or absent because it builds them itself."""
     state = import_module("sglang.srt.distributed.parallel_state")
     bootstrap = _module("sglang.srt.distributed.bootstrap")
@@ -70,7 +79,7 @@ def prepare_groups(arguments: Any, model_config: Any, port: int) -> None:
             state.destroy_model_parallel()
         return
     if not built:
-        bootstrap.init_parallel_runtime(server_args=arguments, device="cpu", dist_port=port)
+        bootstrap.init_parallel_runtime(server_args=arguments, device=device, dist_port=port)
     bootstrap.init_layer_runtime(model_config=model_config)
 
 

@@ -19,7 +19,7 @@ from properties.row_batch import batch_of
 from properties.runtime import LayerWork, Mode, Model, StepResult
 from reference.plan import PoolLayout, StepPlan, TapePlan
 from vskipper.errors import InputError
-from vskipper.execution.routed_pass import RoutedPass
+from vskipper.execution.routed_pass import Evidence, RoutedPass
 from vskipper.sglang.passes import PassPlan, published
 
 
@@ -31,7 +31,8 @@ class SGLangSession:
         self._engine, self._model = engine, model
         self._policy, self._mode, self._layout = policy, mode, layout
         self._pool = pool
-        self._old = torch.zeros(0, model.config.hidden_size, dtype=model.dtype)
+        self._device = engine.runner.device
+        self._old = torch.zeros(0, model.config.hidden_size, dtype=model.dtype, device=self._device)
 
     @property
     def kv(self) -> tuple[tuple[Tensor, Tensor], ...]:
@@ -53,7 +54,7 @@ class SGLangSession:
             hidden=hidden,
             actions=torch.zeros(0, plan.rows, dtype=torch.uint8),
         )
-        return result if run is None else _with_evidence(result, run, plan.rows)
+        return result if run is None else with_evidence(result, run, plan.rows)
 
     def _dense(self, plan: StepPlan) -> tuple[Tensor, None]:
         return self._engine.run(plan, self._pool), None
@@ -62,7 +63,8 @@ class SGLangSession:
         done: list[RoutedPass] = []
         decoder = self._engine.vskipper
         decoder.policy = self._policy if tape is None else self._forced(plan, tape)
-        rows = batch_of(plan, padding=plan.padding)
+        with torch.device(self._device):
+            rows = batch_of(plan, padding=plan.padding)
         with marked_maps(), published(PassPlan(rows=rows, force_run=None, done=done.append, keep_weights=True)):
             logits = self._engine.run(plan, self._pool)
         if len(done) != 1:
@@ -70,7 +72,7 @@ class SGLangSession:
         return logits, done[0]
 
     def _forced(self, plan: StepPlan, tape: TapePlan) -> ForcedPolicy:
-        like = torch.empty(0, dtype=self._model.dtype)
+        like = torch.empty(0, dtype=self._model.dtype, device=self._device)
         return ForcedPolicy(self._policy, self._model.routed_layers, tape, plan.rows + plan.padding, like)
 
     def _check(self, plan: StepPlan) -> None:
@@ -84,12 +86,14 @@ class SGLangSession:
             raise InputError("positions of a request", where=where, got=longest, expected=expected)
 
 
-def _with_evidence(result: StepResult, run: RoutedPass, rows: int) -> StepResult:
-    """What the pass recorded of itself and its valid rows, added to its outputs."""
+def with_evidence(result: StepResult, run: RoutedPass, rows: int, copy: Evidence | None = None) -> StepResult:
+    """What the pass recorded of itself and its valid rows, added to its outputs; `copy`: of actions and counts, where
+    they lie in buffers that a later pass writes again."""
+    actions, counts = (run.tape.actions, run.work.counts) if copy is None else (copy.actions, copy.counts)
     return replace(
         result,
-        actions=run.tape.actions[:, :rows],
+        actions=actions[:, :rows],
         weights=None if run.tape.weights is None else run.tape.weights[:, :rows],
-        work=tuple(LayerWork(attention=a, mlp=m, projector=p, kv_rows=kv) for a, m, p, kv in run.work.counts.tolist()),
+        work=tuple(LayerWork(attention=a, mlp=m, projector=p, kv_rows=kv) for a, m, p, kv in counts.tolist()),
         cohorts=tuple((cohorts.rows, cohorts.offsets) for cohorts in run.plans),
     )

@@ -16,7 +16,7 @@ from properties.lifecycle.case import Rules
 from tests.sglang.server.judge import Judge, Tape, other
 from tests.sglang.server.load import ARGUMENTS, CHUNK, END, VARIABLES, Load, ask, requests
 
-pytestmark = [pytest.mark.sglang, pytest.mark.xdist_group("server-by-request")]
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("server-by-request")]
 
 # keyed by token, so that routed requests may share prefixes too
 JUDGE = Judge(model="tiny-llama", rules=Rules(eighths=4, thirds=2, by_token=True, mode=1, seed=3))

@@ -20,7 +20,7 @@ from tests.sglang.server.load import ARGUMENTS, VARIABLES, Load, ask, requests, 
 from vskipper.policy import PolicyCapabilities
 from vskipper.sglang.request import RequestMode, choose_plan
 
-pytestmark = [pytest.mark.sglang, pytest.mark.xdist_group("server-policy-error")]
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("server-policy-error")]
 
 POLICIES = Path(__file__).parent / "policies"
 # keyed by request id: nothing that is routed may be shared

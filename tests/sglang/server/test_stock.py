@@ -14,7 +14,7 @@ from conformance.runtimes.sglang.server.process import running
 from tests.sglang.server.load import ARGUMENTS, CHUNK, requests
 from vskipper.sglang.config import EngineConfig
 
-pytestmark = [pytest.mark.sglang, pytest.mark.xdist_group("server-stock")]
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("server-stock")]
 
 MODEL = "tiny-llama"
 DENSE = EngineConfig(policy="random-skip", settings={"r": 0.5, "d": 0.5}, mode="dense")

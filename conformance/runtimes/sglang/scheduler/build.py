@@ -1,4 +1,4 @@
-"""SGLang's own Scheduler for a model and a shape, on one CPU rank of this process; several may live in it in turns."""
+"""SGLang's own Scheduler for a model and a shape, on one rank of this process; several may live in it in turns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -15,14 +15,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
-from conformance.runtimes.sglang.process import free_port, prepare, publish, remember
+from conformance.runtimes.sglang.arguments import server_arguments
+from conformance.runtimes.sglang.process import prepare, publish, remember
+from conformance.runtimes.sglang.seat import Seat
 from properties.lifecycle.engine import Shape
 from properties.runtime import Model
 from vskipper.errors import InputError
 from vskipper.models import default_delta
 from vskipper.sglang.config import EngineConfig
 
-MEMORY = 0.5
 # ranks of a world of one, in the versions that take them as arguments
 RANKS = {
     "gpu_id": 0,
@@ -50,12 +51,12 @@ class Built:
             socket.close(linger=0)
 
 
-def build(model: Model, shape: Shape, *, stock: bool) -> Built:
+def build(model: Model, shape: Shape, seat: Seat, *, stock: bool) -> Built:
     """stock: with the engine's own model class in place of vSkipper's. Raises InputError for a model without a folder
     and for a model class that is not the one asked for."""
     if model.directory is None:
         raise InputError("model folder", where=f"model {model.name}", got="none", expected="a Hugging Face folder")
-    prepare()
+    prepare(seat.device)
     # the policy is a stand-in: what is served is chosen again for every case
     config = EngineConfig(policy="static-depth", settings={"ratio": 0.0}, routed_layers=model.routed_layers)
     with warnings.catch_warnings():
@@ -66,7 +67,8 @@ def build(model: Model, shape: Shape, *, stock: bool) -> Built:
             mock.patch.dict(_classes(), _stock() if stock else {}),
             _opened_sockets() as sockets,
         ):
-            scheduler, arguments = _build(model, shape, _plain(model.directory) if stock else model.directory)
+            folder = _plain(model.directory) if stock else model.directory
+            scheduler, arguments = _build(model, shape, seat, folder)
     runner = scheduler.tp_worker.model_runner
     if hasattr(runner.model, "vskipper") == stock:
         got, expected = type(runner.model).__module__, "the engine's own" if stock else "one of vSkipper's"
@@ -88,8 +90,8 @@ def _opened_sockets() -> Iterator[list[Any]]:
         yield opened
 
 
-def _build(model: Model, shape: Shape, folder: Path) -> tuple[Any, Any]:
-    arguments = _arguments(model, shape, folder)
+def _build(model: Model, shape: Shape, seat: Seat, folder: Path) -> tuple[Any, Any]:
+    arguments = _arguments(model, shape, seat, folder)
     ports = import_module("sglang.srt.server_args").PortArgs.init_new(arguments)
     state = import_module("sglang.srt.distributed.parallel_state")
     if state.model_parallel_is_initialized():
@@ -102,13 +104,11 @@ def _build(model: Model, shape: Shape, folder: Path) -> tuple[Any, Any]:
     return scheduler_class(**{name: value for name, value in wanted.items() if name in known}), arguments
 
 
-def _arguments(model: Model, shape: Shape, folder: Path) -> Any:
-    arguments = import_module("sglang.srt.server_args").ServerArgs(
+def _arguments(model: Model, shape: Shape, seat: Seat, folder: Path) -> Any:
+    return server_arguments(
+        replace(seat, page_size=shape.page_size),
         model_path=str(folder),
-        device="cpu",
         dtype=str(model.dtype).removeprefix("torch."),
-        attention_backend="torch_native",
-        page_size=shape.page_size,
         max_total_tokens=shape.tokens,
         chunked_prefill_size=shape.chunk,
         max_running_requests=shape.running,
@@ -116,14 +116,7 @@ def _arguments(model: Model, shape: Shape, folder: Path) -> Any:
         disable_overlap_schedule=not shape.overlap,
         # admit as if requests would end at once, so that decoding runs out of slots
         schedule_conservativeness=0.01,
-        mem_fraction_static=MEMORY,
-        skip_tokenizer_init=True,
-        nccl_port=free_port(),
-        log_level="error",
     )
-    if hasattr(arguments, "resolve_once"):
-        arguments.resolve_once()
-    return arguments
 
 
 @cache

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from conformance.runtimes.sglang.scheduler.build import Built, build
 from conformance.runtimes.sglang.scheduler.session import SchedulerSession
+from conformance.runtimes.sglang.seat import CPU_SEAT, Seat
 from properties.lifecycle.engine import LifecycleSession, Shape
 from properties.runtime import Model
 
@@ -16,15 +17,16 @@ _built: OrderedDict[object, Built] = OrderedDict()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerEngine:
-    """Implements LifecycleEngine over SGLang's Scheduler on the CPU."""
+    """Implements LifecycleEngine over SGLang's Scheduler. seat: where it runs; a shape's page size comes first."""
 
+    seat: Seat = CPU_SEAT
     overlaps: bool = True
     shapes: tuple[Shape, ...] | None = None
 
     def open(self, model: Model, shape: Shape, *, stock: bool = False) -> LifecycleSession:
-        key = (model.directory, model.dtype, model.routed_layers, shape, stock)
+        key = (model.directory, model.dtype, model.routed_layers, self.seat, shape, stock)
         if key not in _built:
-            _built[key] = build(model, shape, stock=stock)
+            _built[key] = build(model, shape, self.seat, stock=stock)
             while len(_built) > KEPT:
                 _forget(next(iter(_built)))
         _built.move_to_end(key)

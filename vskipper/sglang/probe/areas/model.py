@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from vskipper.sglang.probe.conditions import either, has, inherits, lacks, mentions, says, takes
+from vskipper.sglang.probe.conditions import Condition, has, inherits, lacks, mentions, says, takes
 from vskipper.sglang.probe.seam import SeamSpec, needed, shape
 
 LLAMA: Final = "srt/models/llama.py"
@@ -31,6 +31,12 @@ _ATTENTION: Final = ("qkv_proj", "o_proj", "rotary_emb", "attn", "q_size", "kv_s
 _MLP: Final = ("gate_up_proj", "act_fn", "down_proj")
 _SPLIT: Final = "qkv.split([self.q_size, self.kv_size, self.kv_size], dim=-1)"
 _LAYER_FORWARD: Final = ("self", "positions", "hidden_states", "forward_batch")
+
+
+def _prepares(path: str, name: str) -> tuple[Condition, Condition]:
+    """q, k and v of every row by one method of the attention `name`, rotated."""
+    method = f"{name}.forward_prepare_native"
+    return says(path, method, _SPLIT), takes(path, method, "self", "positions", "hidden_states")
 
 
 def _layer_forward(model: str, path: str, layer: str) -> SeamSpec:
@@ -101,12 +107,10 @@ SEAMS: Final = (
             "packed-qkv",
             has(LLAMA, "LlamaAttention.__init__", *_ATTENTION),
             has(QWEN3, "Qwen3Attention.__init__", *_ATTENTION, "q_norm", "k_norm"),
-            either(
-                says(LLAMA, "LlamaAttention.forward_prepare_native", _SPLIT),
-                says(LLAMA, "LlamaAttention.forward", _SPLIT),
-            ),
-            says(QWEN3, "Qwen3Attention.forward_prepare_native", _SPLIT),
+            *_prepares(LLAMA, "LlamaAttention"),
+            *_prepares(QWEN3, "Qwen3Attention"),
         ),
+        shape("llama-in-forward", says(LLAMA, "LlamaAttention.forward", _SPLIT), served=False),
     ),
     needed(
         "mlp-parts",

@@ -1,0 +1,38 @@
+"""The graphs of runtime sglang-cuda: engines by model, policy and page size, built once and used again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import Any
+
+from conformance.faults.active import active_fault
+from conformance.runtimes.sglang.graphs.build import GraphBuilt, build_graphs
+from conformance.runtimes.sglang.graphs.session import GraphPasses
+from conformance.runtimes.sglang.seat import GRAPH_SIZES, Seat
+from properties.runtime import Model
+
+KEPT = 8
+_built: OrderedDict[object, GraphBuilt] = OrderedDict()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SGLangGraphs:
+    """Implements GraphEngine."""
+
+    seat: Seat
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return GRAPH_SIZES
+
+    def open(self, model: Model, policy: Any, page_size: int, *, forced: bool) -> GraphPasses:
+        seat = replace(self.seat, page_size=page_size, graphs=GRAPH_SIZES)
+        # a fault may bite while a graph is captured
+        key = (model.directory, model.dtype, model.routed_layers, seat, id(policy), forced, active_fault())
+        if key not in _built:
+            _built[key] = build_graphs(model, seat, policy, forced=forced)
+            while len(_built) > KEPT:
+                _built.popitem(last=False)
+        _built.move_to_end(key)
+        return GraphPasses(_built[key], model)

@@ -1,0 +1,117 @@
+"""What a graph was captured from and where it leaves what it did: kept alive, and so readable after every replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+from vskipper.execution.routed_pass import RoutedPass
+from vskipper.sglang.graphs.buffers import CapturedPass
+from vskipper.sglang.graphs.variant import current_variant, using
+from vskipper.sglang.passes import PassPlan, current_pass, published
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One execution of the captured code. output: the engine's. streams: entering each layer and leaving the last.
+    run: None in variant dense."""
+
+    output: Any
+    streams: tuple[Tensor, ...]
+    run: RoutedPass | None
+
+
+class Padding:
+    """What rows enter the first layer with in place of their embedding: read by every captured graph."""
+
+    def __init__(self, rows: int, hidden: int, like: Tensor) -> None:
+        self.mask = torch.zeros(rows, 1, dtype=torch.bool, device=like.device)
+        self.values = torch.zeros(rows, hidden, dtype=like.dtype, device=like.device)
+
+    def replace(self, embedded: Tensor) -> Tensor:
+        rows = embedded.shape[0]
+        if rows > self.mask.shape[0]:
+            # no decode pass of a captured size
+            return embedded
+        return torch.where(self.mask[:rows], self.values[:rows], embedded)
+
+
+class Recorder:
+    """Stands around the engine's graph backend. code_runs: how often the model's code ran to capture."""
+
+    def __init__(self, padding: Padding) -> None:
+        self.padding = padding
+        self.code_runs = 0
+        self.twin = False
+        self.last: Record | None = None
+        self._records: dict[Any, Record] = {}
+        self._twins: dict[Any, Callable[[], Record]] = {}
+        self._streams: list[Tensor] = []
+        self._runs: list[RoutedPass] = []
+
+    def capture_one(
+        self, original: Callable[..., None], backend: Any, key: Any, forward: Callable[[], Any], *rest: Any, **more: Any
+    ) -> None:
+        """Around the capture of one graph."""
+        variant, source = current_variant(), current_pass()
+
+        def noted() -> Any:
+            self.code_runs += 1
+            self._records[key] = self._executed(forward)
+            return self._records[key].output
+
+        def twin() -> Record:
+            with using(variant), published(source):
+                return self._executed(forward)
+
+        self._twins[key] = twin
+        original(backend, key, noted, *rest, **more)
+
+    def replay(self, original: Callable[..., Any], backend: Any, key: Any, *rest: Any, **more: Any) -> Any:
+        """Around a replay, or in its place."""
+        if self.twin:
+            self.last = self._twins[key]()
+            return self.last.output
+        self.last = self._records[key]
+        return original(backend, key, *rest, **more)
+
+    def plan(self, original: Callable[..., PassPlan], source: CapturedPass, *arguments: Any) -> PassPlan:
+        """Around the plan of a captured pass: its evidence is kept whole."""
+        return replace(original(source, *arguments), done=self._runs.append, keep_weights=True)
+
+    def listen(self, decoder: Any) -> None:
+        """From now on note the decoder's streams, and replace its padding rows."""
+
+        def enter(module: Any, given: Any, embedded: Tensor) -> Tensor:
+            return self.padding.replace(embedded)
+
+        def note(norm: Any, given: tuple[Tensor, ...], answer: Any) -> None:
+            self._streams.append((answer[1] if isinstance(answer, tuple) else given[0]).clone())
+
+        decoder.embed_tokens.register_forward_hook(enter)
+        for norm in (*(layer.input_layernorm for layer in decoder.layers), decoder.norm):
+            norm.register_forward_hook(note)
+
+    def _executed(self, forward: Callable[[], Any]) -> Record:
+        self._streams, self._runs = [], []
+        output = forward()
+        run = self._runs[-1] if self._runs else None
+        return Record(output=output, streams=tuple(self._streams), run=run)
+
+
+@contextmanager
+def around(owner: Any, name: str, wrapper: Callable[..., Any]) -> Iterator[None]:
+    """While it lasts, owner.name calls `wrapper` with what it was."""
+    original = getattr(owner, name)
+
+    def wrapped(*arguments: Any, **keywords: Any) -> Any:
+        return wrapper(original, *arguments, **keywords)
+
+    with mock.patch.object(owner, name, wrapped):
+        yield

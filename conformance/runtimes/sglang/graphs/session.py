@@ -1,0 +1,125 @@
+"""Decode passes through the engine's own graph runner, each replayed or run once more as it was captured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from conformance.runtimes.sglang.graphs.build import BACKEND, GraphBuilt
+from conformance.runtimes.sglang.graphs.record import around
+from conformance.runtimes.sglang.pool import raw
+from conformance.runtimes.sglang.session import with_evidence
+from conformance.runtimes.sglang.streams import stacked
+from properties.graph.engine import Variant, Way
+from properties.row_batch import batch_of
+from properties.runtime import Model, StepResult
+from reference.plan import Fill, StepPlan, TapePlan
+from vskipper.execution.routed_pass import Evidence
+from vskipper.sglang.graphs.buffers import CapturedPass
+from vskipper.sglang.passes import PassPlan, published
+
+FILLS: dict[Fill, float] = {"zero": 0.0, "nan": float("nan"), "inf": float("inf"), "old": 3.0}
+
+
+class GraphPasses:
+    """Implements GraphSession over the engine's own pool."""
+
+    def __init__(self, built: GraphBuilt, model: Model) -> None:
+        self._built, self._model = built, model
+        self._odd = False
+        self._waits = False
+
+    @property
+    def kv(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        return raw(self._built.engine.pool)
+
+    @property
+    def code_runs(self) -> int:
+        return self._built.recorder.code_runs
+
+    def close(self) -> None:
+        self.fill_padding("zero")
+
+    def fill_padding(self, fill: Fill) -> None:
+        self._odd = fill != "zero"
+        self._built.recorder.padding.values.fill_(FILLS[fill])
+        if self._odd:
+            page = self._built.engine.pool.page_size
+            for tensor in (part for pair in self.kv for part in pair):
+                tensor[:page] = FILLS[fill]
+
+    def no_waits(self) -> AbstractContextManager[None]:
+        return self._watched()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        self._waits = True
+        try:
+            yield
+        finally:
+            self._waits = False
+
+    def decode(
+        self, plan: StepPlan, tape: TapePlan | None, *, variant: Variant = "routed", way: Way = "replay"
+    ) -> StepResult:
+        built = self._built
+        if tape is not None and built.tape is not None:
+            built.tape.play(tape, odd=self._odd)
+        built.recorder.padding.mask[: plan.rows] = False
+        built.recorder.padding.mask[plan.rows :] = self._odd
+        evidence: list[Evidence] = []
+        source = None if variant == "dense" else self._source(plan, evidence)
+        with self._replaying(way), published(source):
+            logits = built.engine.run(plan, built.engine.pool)
+        return self._result(plan, logits, evidence)
+
+    def _source(self, plan: StepPlan, evidence: list[Evidence]) -> PassPlan:
+        with torch.device(self._built.engine.runner.device):
+            rows = batch_of(plan)
+        return PassPlan(rows=rows, force_run=None, done=_eager, replayed=evidence.append)
+
+    @contextmanager
+    def _replaying(self, way: Way) -> Iterator[None]:
+        """The recorder around the engine's replays; the host may not wait in one where that is watched."""
+        recorder = self._built.recorder
+        recorder.twin = way == "twin"
+        recorder.last = None
+        backend = import_module(BACKEND).FullCudaGraphBackend
+        runner = type(self._built.engine.runner.decode_cuda_graph_runner)
+        with ExitStack() as stack:
+            stack.enter_context(around(backend, "replay", recorder.replay))
+            stack.enter_context(around(CapturedPass, "plan", recorder.plan))
+            if self._waits:
+                stack.enter_context(around(runner, "execute", _without_waits))
+            yield
+
+    def _result(self, plan: StepPlan, logits: Tensor, evidence: list[Evidence]) -> StepResult:
+        record = self._built.recorder.last
+        if record is None:
+            raise RuntimeError(f"decode of {plan.rows} rows: no graph was replayed")
+        result = StepResult(
+            logits=logits[: plan.rows].clone(),
+            hidden=stacked(list(record.streams), self._model.config.num_hidden_layers)[:, : plan.rows],
+            actions=torch.zeros(0, plan.rows, dtype=torch.uint8),
+        )
+        if record.run is None:
+            return result
+        (found,) = evidence
+        return with_evidence(result, record.run, plan.rows, found)
+
+
+def _without_waits(original: Any, *arguments: Any, **keywords: Any) -> Any:
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        return original(*arguments, **keywords)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def _eager(run: Any) -> None:
+    raise RuntimeError("a pass that was to be replayed ran eagerly")

@@ -1,0 +1,70 @@
+"""Where an engine of this process runs: the device, its attention backend, and the decode graphs that it captures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Final
+
+import torch
+
+from vskipper.errors import InputError
+
+CPU_BACKEND: Final = "torch_native"
+# by name, with the package that each needs beside the engine
+CUDA_BACKENDS: Final = {"triton": "triton", "flashinfer": "flashinfer", "fa3": "sgl_kernel"}
+# rows of the decode graphs that the suite drives
+GRAPH_SIZES: Final = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """page_size: of the engine's own pool. graphs: batch sizes that are captured; none: everything runs eagerly."""
+
+    device: str = "cpu"
+    attention_backend: str = CPU_BACKEND
+    page_size: int = 1
+    graphs: tuple[int, ...] = ()
+
+    def arguments(self) -> dict[str, Any]:
+        """The server arguments that put an engine here."""
+        chosen: dict[str, Any] = {
+            "device": self.device,
+            "attention_backend": self.attention_backend,
+            "page_size": self.page_size,
+        }
+        if self.device == "cpu":
+            return chosen
+        sizes = list(self.graphs or (1,))
+        return chosen | {
+            "disable_cuda_graph": not self.graphs,
+            # by the name that a version has for it
+            "cuda_graph_bs": sizes,
+            "cuda_graph_bs_decode": sizes,
+            "cuda_graph_bs_prefill": [256],
+            "disable_piecewise_cuda_graph": True,
+        }
+
+
+CPU_SEAT: Final = Seat()
+
+
+def check_backend(device: str, attention_backend: str | None) -> str:
+    """The backend to use on the device; raises InputError where there is no such device or backend."""
+    if device == "cpu":
+        return _known("cpu", attention_backend or CPU_BACKEND, (CPU_BACKEND,))
+    if not torch.cuda.is_available():
+        got = "a torch without CUDA" if torch.version.cuda is None else "no GPU"
+        raise InputError("no CUDA device", where="--device cuda", got=got, expected="a GPU that torch can use")
+    name = _known("cuda", attention_backend or "triton", tuple(CUDA_BACKENDS))
+    if find_spec(CUDA_BACKENDS[name]) is None:
+        expected = f"the package {CUDA_BACKENDS[name]}"
+        raise InputError("no attention backend", where=f"--attention-backend {name}", got="none", expected=expected)
+    return name
+
+
+def _known(device: str, name: str, known: tuple[str, ...]) -> str:
+    if name not in known:
+        where = f"--attention-backend on {device}"
+        raise InputError("attention backend", where=where, got=name, expected=", ".join(known))
+    return name

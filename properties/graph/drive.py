@@ -1,0 +1,85 @@
+"""A graph case run: contexts placed, each pass done as asked, results copied unless a property keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+
+import torch
+from torch import Tensor
+
+from properties.compare import differing
+from properties.drive import Ran, copied, stored
+from properties.graph.case import GraphCase
+from properties.graph.engine import GraphEngine, GraphSession, Variant, Way
+from properties.oracle import oracle_of
+from properties.pool import fill_nan
+from properties.property import Subject
+from properties.runtime import LayerWork, StepResult
+from properties.violation import Violation
+
+
+@contextmanager
+def opened_graphs(subject: Subject, case: GraphCase, *, forced: bool = True) -> Iterator[GraphSession]:
+    """A session on a pool full of NaN, page 0 aside."""
+    oracle_of(subject)
+    engine: GraphEngine = subject.runtime.graphs  # type: ignore[attr-defined]
+    session = engine.open(subject.model, subject.served_policy(), case.schedule.layout.page_size, forced=forced)
+    try:
+        fill_nan(session.kv)
+        # a captured graph pads with it, and the engine's own holds finite numbers there
+        for tensor in (part for pair in session.kv for part in pair):
+            tensor[: case.schedule.layout.page_size] = 0.0
+        session.fill_padding("zero")
+        yield session
+    finally:
+        session.close()
+
+
+def decoded(session: GraphSession, case: GraphCase, step: int, way: Way = "replay", *, forced: bool = True) -> Ran:
+    """Pass `step` in its variant, and what it stored."""
+    result = raw_decode(session, case, step, way, forced=forced)
+    slots = [row.slot for row in case.schedule.rows(step)]
+    return Ran(result=copied(result), kv=stored(session.kv, slots))
+
+
+def raw_decode(session: GraphSession, case: GraphCase, step: int, way: Way, *, forced: bool = True) -> StepResult:
+    """The pass's result as the session returns it."""
+    variant: Variant = "dense" if case.dense[step] else "routed"
+    tape = case.schedule.tapes[step] if forced and variant == "routed" else None
+    return session.decode(case.schedule.steps[step], tape, variant=variant, way=way)
+
+
+def check_equal(clause: str, reason: str, step: int, got: Ran, expected: Ran) -> None:
+    """Bit for bit: outputs, streams, routes, counts, maps, and K and V of the valid rows. Raises Violation."""
+    for name, one, other in (*_pairs(got.result, expected.result), *_kv_pairs(got, expected)):
+        found = differing(one, other)
+        if found is not None:
+            raise Violation(clause, reason, {"step": step, "what": name} | found.facts())
+
+
+def _pairs(got: StepResult, expected: StepResult) -> Iterator[tuple[str, Tensor, Tensor]]:
+    for name in ("logits", "hidden", "actions", "weights"):
+        one, other = getattr(got, name), getattr(expected, name)
+        if (one is None) != (other is None):
+            raise ValueError(f"{name}: got {one}, expected {other}")
+        if one is not None:
+            yield name, one, other
+    yield "work", _counts(got.work), _counts(expected.work)
+    for layer, ((rows, offsets), (other_rows, other_offsets)) in enumerate(
+        zip(got.cohorts, expected.cohorts, strict=True)
+    ):
+        yield f"offsets[{layer}]", offsets, other_offsets
+        # past the last offset nothing is written
+        yield f"cohorts[{layer}]", rows[: int(offsets[-1])], other_rows[: int(other_offsets[-1])]
+
+
+def _counts(work: tuple[LayerWork, ...]) -> Tensor:
+    return torch.tensor([[getattr(each, field.name) for field in fields(LayerWork)] for each in work])
+
+
+def _kv_pairs(got: Ran, expected: Ran) -> Iterator[tuple[str, Tensor, Tensor]]:
+    for layer, pairs in enumerate(zip(got.kv, expected.kv, strict=True)):
+        for part, name in enumerate("kv"):
+            yield f"{name}[{layer}]", pairs[0][part], pairs[1][part]
