@@ -31,6 +31,7 @@ class Bounds:
     decodes: int = 2
     steps: int = 3
     padding: int = 0
+    fills: tuple[Fill, ...] = FILLS
     contexts: bool = True
     shares: bool = True
     latest_arrival: int = 1
@@ -43,6 +44,7 @@ def bounds_of(model: Model, capabilities: RuntimeCapabilities) -> Bounds:
         routed=len(model.routed_layers),
         page_sizes=capabilities.page_sizes,
         actions=capabilities.actions,
+        fills=capabilities.fills,
     )
 
 
@@ -97,7 +99,7 @@ def schedules(draw: st.DrawFn, bounds: Bounds, layout: PoolLayout | None = None)
     orders = draw(st.lists(st.integers(0, 5), min_size=bounds.steps, max_size=bounds.steps))
     seed = draw(st.integers(0, 15))
     case = lay_out(lives, placement, orders=orders, steps=bounds.steps, seed=seed, vocab=bounds.vocab)
-    steps = tuple(_pad(draw, step, bounds.padding) for step in case.steps)
+    steps = tuple(_pad(draw, step, bounds) for step in case.steps)
     routes = tuple(draw(tapes(bounds.routed, step.rows, bounds.actions)) for step in steps)
     pool = case.layout
     if layout is not None:
@@ -105,9 +107,9 @@ def schedules(draw: st.DrawFn, bounds: Bounds, layout: PoolLayout | None = None)
     return replace(case, steps=steps, tapes=routes, layout=pool)
 
 
-def _pad(draw: st.DrawFn, step: StepPlan, most: int) -> StepPlan:
-    padding = draw(st.integers(0, most)) if most else 0
-    return replace(step, padding=padding, fill=draw(st.sampled_from(FILLS)) if padding else "zero")
+def _pad(draw: st.DrawFn, step: StepPlan, bounds: Bounds) -> StepPlan:
+    padding = draw(st.integers(0, bounds.padding)) if bounds.padding else 0
+    return replace(step, padding=padding, fill=draw(st.sampled_from(bounds.fills)) if padding else "zero")
 
 
 @dataclass(slots=True)

@@ -66,11 +66,12 @@ class Oracle:
         self._answers: OrderedDict[object, Answer] = OrderedDict()
         self._places: set[int] = set()
 
-    def answer(self, case: ScheduleCase, *, dense: bool = False) -> Answer:
-        """T and R of every pass under the case's tapes, or of the dense model."""
+    def answer(self, case: ScheduleCase, *, dense: bool | tuple[bool, ...] = False) -> Answer:
+        """T and R of every pass under the case's tapes, or of the dense model in those passes, or in all."""
         key = (_without_padding(case), dense)
         if key not in self._answers:
-            routes = [None] * len(case.steps) if dense else list(case.tapes)
+            flags = dense if isinstance(dense, tuple) else (dense,) * len(case.steps)
+            routes = [None if flag else tape for flag, tape in zip(flags, case.tapes or flags, strict=True)]
             truth, same = (self._walk(dtype, case, routes) for dtype in self.dtypes)
             self._answers[key] = Answer(truth=truth, same=same)
             self._places |= self._answers[key].places

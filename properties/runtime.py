@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from reference.config import ModelConfig
-from reference.plan import PoolLayout, StepPlan, TapePlan
+from reference.plan import Fill, PoolLayout, StepPlan, TapePlan
 
 Mode = Literal["dense", "routed"]
 
@@ -35,13 +35,15 @@ class RuntimeCapabilities:
     """What a runtime offers. device: of its tensors, and of the policy that it is given. row_invariant: a row's bits do
     not depend on the other rows, their number or order. same_kernels: mode dense and an all-RUN pass run the same
     kernels, so that SEM-3 holds bit for bit. hidden_states: StepResult.hidden is filled. padding: StepPlan.padding may
-    be above 0. kv_scales: the layout's scales may be other than 1."""
+    be above 0. fills: what padding rows may hold. kv_scales: the layout's scales may be
+    other than 1."""
 
     device: str = "cpu"
     row_invariant: bool = False
     same_kernels: bool = True
     hidden_states: bool = True
     padding: bool = True
+    fills: tuple[Fill, ...] = ("zero", "nan", "inf", "old")
     kv_scales: bool = True
     page_sizes: tuple[int, ...] = (1, 16, 64)
     kv_dtypes: tuple[str | None, ...] = (None,)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from conformance.faults import branches, cohorts, evidence, gate, inputs, kernels, kv, maps, padding, policies
 from conformance.faults.fault import Fault
+from conformance.faults.graph import captured, replayed
 from conformance.faults.lifecycle import modes, namespaces, rows, slots, writes
 from vskipper.errors import InputError
 
@@ -17,7 +18,8 @@ FAULTS: tuple[Fault, ...] = tuple(
 LIFECYCLE_FAULTS: tuple[Fault, ...] = tuple(
     fault for area in (modes, namespaces, rows, writes, slots) for fault in area.FAULTS
 )
-FAULTS_OF: Mapping[str, tuple[Fault, ...]] = {"core": FAULTS, "graph": (), "lifecycle": LIFECYCLE_FAULTS}
+GRAPH_FAULTS: tuple[Fault, ...] = (*captured.FAULTS, *replayed.FAULTS)
+FAULTS_OF: Mapping[str, tuple[Fault, ...]] = {"core": FAULTS, "graph": GRAPH_FAULTS, "lifecycle": LIFECYCLE_FAULTS}
 _BY_ID = {fault.id: fault for faults in FAULTS_OF.values() for fault in faults}
 
 

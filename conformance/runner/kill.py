@@ -7,6 +7,7 @@ from typing import Any
 
 from conformance.faults.fault import Fault
 from conformance.record import QUIET, Kill
+from conformance.request import Request
 from conformance.subjects import SubjectSpec, build_subject
 from properties.property import Property, Subject
 from properties.registry import LEVEL_OF, PROPERTIES, by_id
@@ -14,15 +15,20 @@ from properties.run import draw_cases, first_violation
 
 # the cases are the same for everyone, so that a fault's reason is
 SEED = 0
+CUDA = "sglang-cuda"
 KILLER_CASES = 24
 OTHER_CASES = 3
+# runtime, model, dtype, attention backend
+Where = tuple[str, str, str, str | None]
 
 
-def run_fault(fault: Fault) -> Kill:
-    """The fault's line of the kill matrix, over the properties it is held against."""
-    subject = _subject(fault.runtime, fault.model)
+def run_fault(fault: Fault, request: Request | None = None) -> Kill:
+    """The fault's line of the kill matrix, over the properties it is held against. request: says where faults of the
+    engine bite; None for a CPU."""
+    place = _place(fault, request)
+    subject = _subject(*place)
     properties = [property for property in PROPERTIES[LEVEL_OF[fault.killer]] if fault.meets(property.id)]
-    drawn = {each.id: _cases(each.id, fault.runtime, fault.model)[: _count(each, fault)] for each in properties}
+    drawn = {each.id: _cases(each.id, *place)[: _count(each, fault)] for each in properties}
     with fault.active():
         outcomes = {each.id: _outcome(each, subject, drawn[each.id]) for each in properties}
     return Kill.judged(
@@ -44,11 +50,19 @@ def _outcome(property: Property, subject: Subject, cases: tuple[Any, ...]) -> st
     return QUIET if violation is None else f"killed:{violation.reason}"
 
 
-@cache
-def _subject(runtime: str, model: str) -> Subject:
-    return build_subject(SubjectSpec(runtime=runtime, model=model))
+def _place(fault: Fault, request: Request | None) -> Where:
+    """Faults of the engine follow it to a GPU, on the models that are made for one; others stay."""
+    if request is None or request.runtime != CUDA or not fault.runtime.startswith("sglang"):
+        return fault.runtime, fault.model, "float32", None
+    return CUDA, fault.model.replace("tiny", "small"), request.dtype, request.attention_backend
 
 
 @cache
-def _cases(property_id: str, runtime: str, model: str) -> tuple[Any, ...]:
-    return draw_cases(by_id(property_id), _subject(runtime, model), KILLER_CASES, SEED)
+def _subject(runtime: str, model: str, dtype: str, attention_backend: str | None) -> Subject:
+    spec = SubjectSpec(runtime=runtime, model=model, dtype=dtype, attention_backend=attention_backend)
+    return build_subject(spec)
+
+
+@cache
+def _cases(property_id: str, *place: Any) -> tuple[Any, ...]:
+    return draw_cases(by_id(property_id), _subject(*place), KILLER_CASES, SEED)

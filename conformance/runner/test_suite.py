@@ -39,7 +39,7 @@ def test_property(item: PropertyItem, record_property: Callable[[str, object], N
 
 @pytest.mark.parametrize("fault", faults(REQUEST), ids=lambda fault: fault.id)
 def test_fault(fault: Fault, record_property: Callable[[str, object], None]) -> None:
-    kill = run_fault(fault)
+    kill = run_fault(fault, REQUEST)
     record_property("kill", kill.to_json())
     assert kill.killed, f"{fault.id}: {fault.killer} got {kill.outcomes[fault.killer]}, expected {fault.reason}"
     assert kill.quiet_ok, f"{fault.id}: {kill.outcomes}"

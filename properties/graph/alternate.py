@@ -10,7 +10,6 @@ from properties.compare import differing
 from properties.contexts import place_contexts
 from properties.graph.case import GraphCase, captured_size, graph_cases, graph_sizes
 from properties.graph.drive import check_equal, decoded, opened_graphs, raw_decode
-from properties.graph.replay import lacks_graphs
 from properties.property import Property, Subject
 from properties.violation import Violation
 
@@ -75,5 +74,4 @@ GRAPH_ALTERNATE = Property(
     check=check,
     counters=("replays", "other_size", "other_variant"),
     examples=40,
-    unsupported=lacks_graphs,
 )

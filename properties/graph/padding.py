@@ -7,7 +7,6 @@ from hypothesis.strategies import SearchStrategy
 from properties.contexts import place_contexts
 from properties.graph.case import GraphCase, captured_size, graph_cases, graph_sizes
 from properties.graph.drive import check_equal, decoded, opened_graphs
-from properties.graph.replay import lacks_graphs
 from properties.property import Property, Subject
 from properties.runtime import StepResult
 from properties.violation import Violation
@@ -56,5 +55,4 @@ GRAPH_PADDING = Property(
     check=check,
     counters=("pad_rows", "unpadded"),
     examples=40,
-    unsupported=lacks_graphs,
 )

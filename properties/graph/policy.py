@@ -7,7 +7,6 @@ from hypothesis.strategies import SearchStrategy
 from properties.contexts import place_contexts
 from properties.graph.case import GraphCase, graph_cases
 from properties.graph.drive import check_equal, decoded, opened_graphs
-from properties.graph.replay import lacks_graphs
 from properties.pool import fill_nan
 from properties.property import Property, Subject
 from vskipper.action import Action
@@ -43,5 +42,4 @@ GRAPH_POLICY = Property(
     examples=30,
     scope="model",
     own_routes=True,
-    unsupported=lacks_graphs,
 )

@@ -7,7 +7,6 @@ from hypothesis.strategies import SearchStrategy
 from properties.contexts import place_contexts
 from properties.graph.case import GraphCase, graph_cases
 from properties.graph.drive import opened_graphs, raw_decode
-from properties.graph.replay import lacks_graphs
 from properties.property import Property, Subject
 from properties.violation import Violation
 
@@ -48,5 +47,4 @@ GRAPH_STILL = Property(
     check=check,
     counters=("replays", "changed_routes"),
     examples=30,
-    unsupported=lacks_graphs,
 )

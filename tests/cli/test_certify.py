@@ -52,6 +52,8 @@ def test_every_option_reaches_the_suite(faked: Cli, home: Path) -> None:
         "seed": 9,
         "faults": False,
         "workers": 2,
+        "dtype": "float32",
+        "attention_backend": None,
     }
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vskipper.action import ATTENTION_BIT
 from vskipper.sglang.layer import EngineLayer
-from vskipper.sglang.masked_attention import attend_masked
+from vskipper.sglang.masked_attention import attend_masked, every_row
 from vskipper.sglang.seams.kv_write import write_kv
 
 
@@ -28,12 +28,7 @@ class EngineAttention:
 
     def attend_all(self, layer: int, q: Tensor) -> Tensor:
         k, v = self._of(layer)
-        rows = q.shape[0]
-        module = self._layers[layer].attention
-        attended: Tensor = module(
-            q.reshape(rows, -1), k.reshape(rows, -1), v.reshape(rows, -1), self._batch, save_kv_cache=False
-        )
-        return attended.view(rows, -1)
+        return every_row(self._layers[layer].attention, q, k, v, self._batch)
 
     def attend_rows(self, layer: int, q: Tensor, rows: Tensor) -> Tensor:
         return self.attend_all(layer, q)[rows]

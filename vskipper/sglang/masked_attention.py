@@ -22,16 +22,24 @@ def attend_masked(
 ) -> Tensor:
     """[rows, heads * head dim] of the engine's attention `module`; K and V are written already."""
     backend = attention_backend(forward_batch)
-    masked = _BACKENDS.get(type(backend).__name__, _every_row) if forward_batch.forward_mode.is_decode() else _every_row
+    masked = _BACKENDS.get(type(backend).__name__, _selected) if forward_batch.forward_mode.is_decode() else _selected
     return masked(module, q, k, v, actions, runs, forward_batch)
 
 
-def _every_row(
+def _selected(
     module: Any, q: Tensor, k: Tensor, v: Tensor, actions: Tensor, runs: Tensor, forward_batch: Any
 ) -> Tensor:
+    zero = torch.zeros((), dtype=q.dtype, device=q.device)
+    return torch.where(runs[:, None], every_row(module, q, k, v, forward_batch), zero)
+
+
+def every_row(module: Any, q: Tensor, k: Tensor, v: Tensor, forward_batch: Any) -> Tensor:
+    """[rows, heads * head dim] of the engine's own attention, of rows that skip it too."""
     rows = q.shape[0]
-    attended = module(q.reshape(rows, -1), k.reshape(rows, -1), v.reshape(rows, -1), forward_batch, save_kv_cache=False)
-    return torch.where(runs[:, None], attended.view(rows, -1), torch.zeros((), dtype=q.dtype, device=q.device))
+    attended: Tensor = module(
+        q.reshape(rows, -1), k.reshape(rows, -1), v.reshape(rows, -1), forward_batch, save_kv_cache=False
+    )
+    return attended.view(rows, -1)
 
 
 def _masked_lengths(
@@ -44,11 +52,7 @@ def _masked_lengths(
     lengths = torch.where(runs, whole.cache_seqlens_int32, torch.zeros_like(whole.cache_seqlens_int32))
     backend.forward_metadata = replace(whole, cache_seqlens_int32=lengths, scheduler_metadata=None)
     try:
-        rows = q.shape[0]
-        attended: Tensor = module(
-            q.reshape(rows, -1), k.reshape(rows, -1), v.reshape(rows, -1), forward_batch, save_kv_cache=False
-        )
-        return attended.view(rows, -1)
+        return every_row(module, q, k, v, forward_batch)
     finally:
         backend.forward_metadata = whole
 

@@ -39,7 +39,12 @@ class SGLangRuntime:
 
     @property
     def capabilities(self) -> RuntimeCapabilities:
-        return CAPABILITIES if self.seat.device == "cpu" else CUDA_CAPABILITIES
+        if self.seat.device == "cpu":
+            return CAPABILITIES
+        if self.seat.attention_backend == "flashinfer":
+            # its prefill reads on into the next request's rows and multiplies what it finds by zero
+            return replace(CUDA_CAPABILITIES, fills=("zero", "old"))
+        return CUDA_CAPABILITIES
 
     @property
     def lifecycle(self) -> LifecycleEngine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 from unittest import mock
 
@@ -60,6 +61,8 @@ class Recorder:
     ) -> None:
         """Around the capture of one graph."""
         variant, source = current_variant(), current_pass()
+        attention = attention_backend()
+        planned = attention.forward_metadata
 
         def noted() -> Any:
             self.code_runs += 1
@@ -67,7 +70,8 @@ class Recorder:
             return self._records[key].output
 
         def twin() -> Record:
-            with using(variant), published(source):
+            # what a replay brings up to date is what this graph was captured with, not what is current
+            with mock.patch.object(attention, "forward_metadata", planned), using(variant), published(source):
                 return self._executed(forward)
 
         self._twins[key] = twin
@@ -103,6 +107,11 @@ class Recorder:
         output = forward()
         run = self._runs[-1] if self._runs else None
         return Record(output=output, streams=tuple(self._streams), run=run)
+
+
+def attention_backend() -> Any:
+    """Of the forward pass that is under way."""
+    return import_module("sglang.srt.model_executor.forward_context").get_attn_backend()
 
 
 @contextmanager

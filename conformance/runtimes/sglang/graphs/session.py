@@ -21,6 +21,7 @@ from properties.runtime import Model, StepResult
 from reference.plan import Fill, StepPlan, TapePlan
 from vskipper.execution.routed_pass import Evidence
 from vskipper.sglang.graphs.buffers import CapturedPass
+from vskipper.sglang.graphs.runner import RoutedGraphs
 from vskipper.sglang.passes import PassPlan, published
 
 FILLS: dict[Fill, float] = {"zero": 0.0, "nan": float("nan"), "inf": float("inf"), "old": 3.0}
@@ -90,12 +91,11 @@ class GraphPasses:
         recorder.twin = way == "twin"
         recorder.last = None
         backend = import_module(BACKEND).FullCudaGraphBackend
-        runner = type(self._built.engine.runner.decode_cuda_graph_runner)
         with ExitStack() as stack:
             stack.enter_context(around(backend, "replay", recorder.replay))
             stack.enter_context(around(CapturedPass, "plan", recorder.plan))
             if self._waits:
-                stack.enter_context(around(runner, "execute", _without_waits))
+                stack.enter_context(around(RoutedGraphs, "execute", _without_waits))
             yield
 
     def _result(self, plan: StepPlan, logits: Tensor, evidence: list[Evidence]) -> StepResult:
@@ -107,7 +107,7 @@ class GraphPasses:
             hidden=stacked(list(record.streams), self._model.config.num_hidden_layers)[:, : plan.rows],
             actions=torch.zeros(0, plan.rows, dtype=torch.uint8),
         )
-        if record.run is None:
+        if record.run is None or not evidence:
             return result
         (found,) = evidence
         return with_evidence(result, record.run, plan.rows, found)

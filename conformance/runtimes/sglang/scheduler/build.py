@@ -17,6 +17,7 @@ from unittest import mock
 
 from conformance.runtimes.sglang.arguments import server_arguments
 from conformance.runtimes.sglang.process import prepare, publish, remember
+from conformance.runtimes.sglang.scheduler.serve import unhook
 from conformance.runtimes.sglang.seat import Seat
 from properties.lifecycle.engine import Shape
 from properties.runtime import Model
@@ -57,6 +58,7 @@ def build(model: Model, shape: Shape, seat: Seat, *, stock: bool) -> Built:
     if model.directory is None:
         raise InputError("model folder", where=f"model {model.name}", got="none", expected="a Hugging Face folder")
     prepare(seat.device)
+    unhook()
     # the policy is a stand-in: what is served is chosen again for every case
     config = EngineConfig(policy="static-depth", settings={"ratio": 0.0}, routed_layers=model.routed_layers)
     with warnings.catch_warnings():

@@ -6,7 +6,6 @@ import inspect
 import os
 import sys
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,12 +19,18 @@ from properties.runtime import Model
 from vskipper.models import default_delta
 from vskipper.sglang import process
 from vskipper.sglang.config import VARIABLE, EngineConfig
+from vskipper.sglang.seams import prefill_runner
 from vskipper.sglang.seams.cache import FUNCTION
 from vskipper.sglang.seams.wrap import MARK
 
+# classes that the plugin's seams stand on
+SEAMED = ("Scheduler", "Req", "DecodeCudaGraphRunner", *(name for _, name, _ in prefill_runner.RUNNERS))
 
-def serve(module: Any, model: Model, served: Served) -> None:
-    """module: the engine's model; one of its own class serves as it is, whatever is asked for."""
+
+def serve(runner: Any, model: Model, served: Served) -> None:
+    """runner: the engine's ModelRunner; a model of the engine's own class serves as it is, whatever is asked. Decode
+    graphs hold the policy that they were captured with, and are captured anew."""
+    module = runner.model
     unhook()
     if not hasattr(module, "vskipper"):
         return
@@ -34,6 +39,8 @@ def serve(module: Any, model: Model, served: Served) -> None:
         if served.mode != "off":
             os.environ.update(config_of(model, served).environment())
         module.vskipper = process.start(module)
+    if module.vskipper is not None and module.vskipper.graphs is not None:
+        runner.init_decode_cuda_graph()
 
 
 def config_of(model: Model, served: Served) -> EngineConfig:
@@ -50,10 +57,9 @@ def config_of(model: Model, served: Served) -> EngineConfig:
 
 def unhook() -> None:
     """Take the plugin out of the engine, as if it had never been there: its seams are put in once a process."""
-    scheduler = import_module("sglang.srt.managers.scheduler").Scheduler
-    request = import_module("sglang.srt.managers.schedule_batch").Req
     loaded = [module for name, module in list(sys.modules.items()) if name.startswith("sglang.")]
-    for owner in (scheduler, request, *(module for module in loaded if FUNCTION in vars(module))):
+    known = [getattr(module, name) for module in loaded for name in SEAMED if name in vars(module)]
+    for owner in (*known, *(module for module in loaded if FUNCTION in vars(module))):
         for name, value in list(vars(owner).items()):
             if inspect.isfunction(value) and hasattr(value, MARK):
                 setattr(owner, name, getattr(value, MARK))

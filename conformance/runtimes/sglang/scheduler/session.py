@@ -50,7 +50,7 @@ class SchedulerSession:
         self._empty()
 
     def serve(self, served: Served) -> None:
-        serve(self._built.model, self._model, served)
+        serve(self._scheduler.tp_worker.model_runner, self._model, served)
 
     def key_of(self, request: str) -> str | None:
         assert self._last is not None

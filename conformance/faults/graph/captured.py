@@ -1,0 +1,123 @@
+"""Faults of a capture: something that a replay should read from the device has become a constant, or another's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from conformance.faults.graph.make import Frozen, graph_fault
+from vskipper.cohort import CohortPlan
+from vskipper.policy import Route
+from vskipper.sglang.passes import PassPlan
+
+PLAN = "vskipper.sglang.graphs.buffers:CapturedPass.plan"
+
+
+def _counts_frozen(original: Any) -> Any:
+    frozen = Frozen()
+
+    def broken(branches: Any, actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
+        original(branches, actions, valid, out)
+        out.offsets.copy_(frozen(actions.shape[0], out.offsets))
+
+    return broken
+
+
+def _routes_frozen(original: Any) -> Any:
+    frozen = Frozen()
+
+    def broken(route: Route, rows: Tensor | None) -> Route:
+        found = original(route, rows)
+        return Route(actions=frozen(found.actions.shape[0], found.actions), weights=found.weights)
+
+    return broken
+
+
+def _decision_frozen(original: Any) -> Any:
+    frozen = Frozen()
+
+    def broken(policy: Any, layer: int, x: Tensor, state: Any) -> Route:
+        found = original(policy, layer, x, state)
+        return Route(actions=frozen((layer, x.shape[0]), found.actions), weights=found.weights)
+
+    return broken
+
+
+def _rows_changed(change: Callable[[Any], Any]) -> Any:
+    def patch(original: Any) -> Any:
+        def broken(source: Any, *arguments: Any) -> PassPlan:
+            plan: PassPlan = original(source, *arguments)
+            return replace(plan, rows=change(plan.rows))
+
+        return broken
+
+    return patch
+
+
+def _one_key(original: Any) -> Any:
+    return lambda engine, *arguments, **keywords: engine(*arguments, **keywords)
+
+
+FAULTS = (
+    graph_fault(
+        id="graph-counts-frozen",
+        title="cohorts keep the bounds that they had when the graph was captured",
+        source="a count read on the host at capture",
+        seam="vskipper.execution.bounded:BoundedBranches.plan",
+        patch=_counts_frozen,
+        killer="graph.replay",
+        reason="replay_differs",
+    ),
+    graph_fault(
+        id="graph-routes-frozen",
+        title="routes keep what they were when the graph was captured",
+        source="a tape copied at capture",
+        seam="vskipper.execution.routed_layer:force_run",
+        patch=_routes_frozen,
+        killer="graph.outputs",
+        reason="routes_differ",
+    ),
+    graph_fault(
+        id="graph-decision-frozen",
+        title="a policy decides on the host, once, at capture",
+        source="a branch on a tensor's value in route()",
+        seam="vskipper.policies.flexidepth:FlexiDepth.route",
+        patch=_decision_frozen,
+        killer="graph.policy",
+        reason="replay_decides_otherwise",
+        quiet=("graph.replay", "graph.still"),
+    ),
+    graph_fault(
+        id="graph-positions-forgotten",
+        title="a captured pass rotates every row as position 0",
+        source="positions not among the static buffers",
+        seam=PLAN,
+        patch=_rows_changed(lambda rows: replace(rows, positions=torch.zeros_like(rows.positions))),
+        killer="graph.outputs",
+        reason="wrong_hidden",
+        quiet=("graph.replay", "graph.still"),
+    ),
+    graph_fault(
+        id="graph-padding-valid",
+        title="padding rows of a captured size are taken for rows of requests",
+        source="sglang padding rows counted",
+        seam=PLAN,
+        patch=_rows_changed(lambda rows: replace(rows, valid=torch.ones_like(rows.valid))),
+        killer="graph.padding",
+        reason="padding_counted",
+        quiet=("graph.still",),
+    ),
+    graph_fault(
+        id="graph-one-key",
+        title="the routed graph of a size is filed where the dense one was",
+        source="second capture overwrites the first",
+        seam="vskipper.sglang.seams.decode_runner:_variant_key",
+        patch=_one_key,
+        killer="graph.outputs",
+        reason="wrong_hidden",
+    ),
+)

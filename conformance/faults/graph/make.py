@@ -1,0 +1,55 @@
+"""How a fault of captured graphs is made: on a small model on a GPU, held against few properties, since each builds its
+own engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from conformance.faults.fault import Fault
+
+QUIET = ("graph.still",)
+
+
+def graph_fault(
+    *,
+    id: str,
+    title: str,
+    source: str,
+    seam: str,
+    patch: Callable[[Any], Any],
+    killer: str,
+    reason: str,
+    quiet: tuple[str, ...] = QUIET,
+) -> Fault:
+    """As Fault has them."""
+    return Fault(
+        id=id,
+        title=title,
+        source=source,
+        seam=seam,
+        patch=patch,
+        killer=killer,
+        reason=reason,
+        quiet=quiet,
+        runtime="sglang-cuda",
+        model="small-llama",
+        only_named=True,
+    )
+
+
+class Frozen:
+    """Values as they were before a graph was captured, by key: a captured graph copies them in every replay."""
+
+    def __init__(self) -> None:
+        self._values: dict[object, Tensor] = {}
+
+    def __call__(self, key: object, value: Tensor) -> Tensor:
+        """`value` itself, but where a graph is being captured what it was when last computed."""
+        if not torch.cuda.is_current_stream_capturing():
+            self._values[key] = value.clone()
+            return value
+        return self._values[key]

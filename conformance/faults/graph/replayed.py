@@ -1,0 +1,87 @@
+"""Faults of a replay: what it is handed, what it waits for, what it leaves behind, and which rows attend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from conformance.faults.graph.make import graph_fault
+from vskipper.execution.routed_pass import Evidence
+from vskipper.sglang.masked_attention import every_row
+
+BUFFERS = "vskipper.sglang.graphs.buffers:GraphBuffers"
+
+
+def _evidence_shared(original: Any) -> Any:
+    def broken(buffers: Any, rows: int) -> Evidence:
+        return Evidence(actions=buffers.actions[:, :rows], counts=buffers.counts)
+
+    return broken
+
+
+def _waits(original: Any) -> Any:
+    def broken(buffers: Any, plan: Any) -> None:
+        original(buffers, plan)
+        buffers.force_run.any().item()
+
+    return broken
+
+
+def _forced(original: Any) -> Any:
+    def broken(buffers: Any, plan: Any) -> None:
+        original(buffers, plan)
+        buffers.force_run.fill_(True)
+
+    return broken
+
+
+def _unmasked(original: Any) -> Any:
+    def broken(module: Any, q: Tensor, k: Tensor, v: Tensor, actions: Tensor, runs: Tensor, batch: Any) -> Tensor:
+        return every_row(module, q, k, v, batch)
+
+    return broken
+
+
+FAULTS = (
+    graph_fault(
+        id="graph-evidence-shared",
+        title="a pass is told what the next one did",
+        source="outputs overwritten by a second replay",
+        seam=f"{BUFFERS}.evidence",
+        patch=_evidence_shared,
+        killer="graph.alternate",
+        reason="evidence_overwritten",
+        quiet=("graph.replay", "graph.still"),
+    ),
+    graph_fault(
+        id="graph-host-waits",
+        title="the host reads a flag from the device before every replay",
+        source="a synchronisation a step",
+        seam=f"{BUFFERS}.load",
+        patch=_waits,
+        killer="graph.still",
+        reason="host_waits",
+        quiet=("graph.replay", "graph.outputs"),
+    ),
+    graph_fault(
+        id="graph-forced-run-sticks",
+        title="rows stay forced to RUN after a batch of dense requests",
+        source="a static buffer written once",
+        seam=f"{BUFFERS}.load",
+        patch=_forced,
+        killer="graph.outputs",
+        reason="routes_differ",
+        quiet=("graph.replay", "graph.still"),
+    ),
+    graph_fault(
+        id="graph-attention-unmasked",
+        title="rows that skip attention keep what attention gave them",
+        source="a mask that a captured graph does not apply",
+        seam="vskipper.sglang.attention:attend_masked",
+        patch=_unmasked,
+        killer="graph.outputs",
+        reason="wrong_hidden",
+        quiet=("graph.replay", "graph.still"),
+    ),
+)
