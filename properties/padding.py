@@ -73,7 +73,7 @@ def check(subject: Subject, case: PaddingCase) -> None:
         _check_uncounted(subject, poisoned, step, runs[0][step])
         _check_outputs(subject, case, step, tuple(each[step] for each in runs))
         subject.seen["pad_rows"] += count
-        subject.seen["poisoned_pad_rows"] += count if case.fill in ("nan", "inf") else 0
+        subject.seen["poisoned_pad_rows"] += count * (case.fill != "zero")
 
 
 def _check_pool(case: ScheduleCase, step: int, old: Kv, new: Kv) -> None:

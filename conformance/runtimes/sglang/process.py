@@ -6,6 +6,7 @@ Several engines share this process, and one of them is current; what differs bet
 from __future__ import annotations
 
 import socket
+import warnings
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -28,9 +29,12 @@ def require() -> None:
 
 def prepare(device: str = "cpu") -> None:
     """Have SGLang import on this device and take vSkipper's model classes."""
-    if device == "cpu":
-        prepare_process()
-    use_models()
+    with warnings.catch_warnings():
+        # its imports warn of what this machine lacks
+        warnings.simplefilter("ignore")
+        if device == "cpu":
+            prepare_process()
+        use_models()
 
 
 def free_port() -> int:
