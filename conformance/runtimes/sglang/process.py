@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import socket
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -27,11 +28,17 @@ def require() -> None:
         raise InputError("SGLang", where="runtime sglang", got="not installed", expected="a package sglang to import")
 
 
+@contextmanager
+def quiet_imports() -> Iterator[None]:
+    """SGLang's imports warn of what this machine lacks."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def prepare(device: str = "cpu") -> None:
     """Have SGLang import on this device and take vSkipper's model classes."""
-    with warnings.catch_warnings():
-        # its imports warn of what this machine lacks
-        warnings.simplefilter("ignore")
+    with quiet_imports():
         if device == "cpu":
             prepare_process()
         use_models()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 from conformance.runtimes.sglang.arguments import server_arguments
-from conformance.runtimes.sglang.process import prepare, publish, remember
+from conformance.runtimes.sglang.process import prepare, publish, quiet_imports, remember
 from conformance.runtimes.sglang.scheduler.serve import unhook
 from conformance.runtimes.sglang.seat import Seat
 from properties.lifecycle.engine import Shape
@@ -61,16 +60,14 @@ def build(model: Model, shape: Shape, seat: Seat, *, stock: bool) -> Built:
     unhook()
     # the policy is a stand-in: what is served is chosen again for every case
     config = EngineConfig(policy="static-depth", settings={"ratio": 0.0}, routed_layers=model.routed_layers)
-    with warnings.catch_warnings():
-        # SGLang's imports warn of what this machine lacks
-        warnings.simplefilter("ignore")
-        with (
-            mock.patch.dict(os.environ, config.environment()),
-            mock.patch.dict(_classes(), _stock() if stock else {}),
-            _opened_sockets() as sockets,
-        ):
-            folder = _plain(model.directory) if stock else model.directory
-            scheduler, arguments = _build(model, shape, seat, folder)
+    with (
+        quiet_imports(),
+        mock.patch.dict(os.environ, config.environment()),
+        mock.patch.dict(_classes(), _stock() if stock else {}),
+        _opened_sockets() as sockets,
+    ):
+        folder = _plain(model.directory) if stock else model.directory
+        scheduler, arguments = _build(model, shape, seat, folder)
     runner = scheduler.tp_worker.model_runner
     if hasattr(runner.model, "vskipper") == stock:
         got, expected = type(runner.model).__module__, "the engine's own" if stock else "one of vSkipper's"

@@ -77,7 +77,7 @@ class SchedulerSession:
             except _Idle:
                 self._sound = sound
         return History(
-            passes=tuple(watch.passes),
+            passes=watch.passes(),
             requests={name: each.ran() for name, each in watch.requests.items()},
             accounts=tuple(watch.accounts),
             retracted=tuple(watch.retracted),

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from conformance.runtimes.sglang.pool import raw
 from conformance.runtimes.sglang.scheduler.accounts import account, slots_of
 from properties.lifecycle.engine import FINISHED, Account, Kv, Owner, Pass, Ran, Row, Submission
@@ -71,7 +73,7 @@ class Watch:
         self.scheduler = scheduler
         self.iteration = 0
         self.requests: dict[str, Watched] = {}
-        self.passes: list[Pass] = []
+        self._ran: list[tuple[int, tuple[Row, ...], Any]] = []
         self.accounts: list[Account] = []
         self.retracted: list[tuple[int, str]] = []
 
@@ -93,7 +95,7 @@ class Watch:
         for request in batch.reqs:
             self.requests[request.rid].note_plan()
         result = original(batch, *arguments, **keywords)
-        self.passes.append(self._recorded(rows, getattr(result, "vskipper", None)))
+        self._ran.append((self.iteration, rows, getattr(result, "vskipper", None)))
         return result
 
     def process_result(self, original: Callable[..., Any], batch: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -126,10 +128,17 @@ class Watch:
         watched.slots = tuple(slots)
         watched.kv = tuple((k[slots].clone(), v[slots].clone()) for k, v in raw(pool))
 
-    def _recorded(self, rows: tuple[Row, ...], ran: Any) -> Pass:
+    def passes(self) -> tuple[Pass, ...]:
+        """All that ran. Asked for once the loop has ended: a pass runs on a stream of its own, and its evidence may not
+        be there when the batch is."""
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return tuple(self._recorded(*each) for each in self._ran)
+
+    def _recorded(self, iteration: int, rows: tuple[Row, ...], ran: Any) -> Pass:
         evidence = ran.evidence[-1] if ran is not None and ran.evidence else None
         if evidence is None:
-            return Pass(iteration=self.iteration, rows=rows)
+            return Pass(iteration=iteration, rows=rows)
         names = {request_key(name): name for name in self.requests}
         owners = tuple(
             Owner(
@@ -141,7 +150,7 @@ class Watch:
             for row in evidence.rows
         )
         actions = tuple(tuple(line) for line in evidence.actions.tolist())
-        return Pass(iteration=self.iteration, rows=rows, actions=actions, owners=owners)
+        return Pass(iteration=iteration, rows=rows, actions=actions, owners=owners)
 
 
 def _rows(batch: Any) -> tuple[Row, ...]:
