@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from importlib import import_module
 from typing import Any, Final
 
-from conformance.runtimes.sglang.process import prepare
+from conformance.runtimes.sglang.process import prepare, quiet_imports
 
 MODULES: Final = {
     "TokenToKVPoolAllocator": "sglang.srt.mem_cache.allocator",
@@ -19,7 +18,5 @@ def __getattr__(name: str) -> Any:
     if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     prepare()
-    with warnings.catch_warnings():
-        # the engine's imports warn of what this machine lacks
-        warnings.simplefilter("ignore")
+    with quiet_imports():
         return getattr(import_module(MODULES[name]), name)

@@ -25,7 +25,7 @@ def _with(**changed: Callable[[Tensor], Tensor]) -> Any:
 
 
 def _count(like: Tensor) -> Tensor:
-    return torch.arange(like.numel())
+    return torch.arange(like.numel(), device=like.device)
 
 
 def _other_order(original: Any) -> Any:

@@ -17,7 +17,7 @@ def _last_row_of_chunk_lost(original: Any) -> Any:
 
     def broken(attention: Any, forward_batch: Any, k: Tensor, v: Tensor) -> None:
         rows = k.shape[0]
-        original(attention, _to(forward_batch, torch.arange(rows) < max(1, rows - 1)), k, v)
+        original(attention, _to(forward_batch, torch.arange(rows, device=k.device) < max(1, rows - 1)), k, v)
 
     return broken
 
@@ -36,6 +36,9 @@ def _into_earlier_slots(original: Any) -> Any:
 
     def broken(attention: Any, forward_batch: Any, k: Tensor, v: Tensor) -> None:
         original(attention, forward_batch, k, v)
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            # a graph cannot tell passes apart
+            return
         # the engine may reuse the tensor
         pool, slots = kv_pool(forward_batch), forward_batch.out_cache_loc.clone()
         if not earlier or not torch.equal(earlier[-1][1], slots):
@@ -52,11 +55,11 @@ def _half_of_a_mixed_pass(original: Any) -> Any:
     """Decode rows that ride along with a chunk are not written."""
 
     def broken(attention: Any, forward_batch: Any, k: Tensor, v: Tensor) -> None:
-        kept = torch.ones(k.shape[0], dtype=torch.bool)
+        kept = torch.ones(k.shape[0], dtype=torch.bool, device=k.device)
         if not forward_batch.forward_mode.is_decode():
             counts = forward_batch.extend_seq_lens_cpu
             if len(counts) > 1 and max(counts) > 1:
-                kept = torch.cat([torch.full((count,), count > 1) for count in counts])
+                kept = torch.cat([torch.full((count,), count > 1, device=k.device) for count in counts])
         original(attention, _to(forward_batch, kept), k, v)
 
     return broken

@@ -66,7 +66,7 @@ def engine_of(model: Model, seat: Seat = CPU_SEAT) -> Engine:
     longer."""
     key = (model.directory, model.dtype, model.routed_layers, seat)
     if key not in _engines:
-        prepare(seat.device)
+        prepare()
         built = build(model, seat)
         runner = built.runner
         _engines[key] = Engine(runner=runner, pool=runner.token_to_kv_pool, publish=remember(built.arguments))

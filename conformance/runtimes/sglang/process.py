@@ -22,10 +22,15 @@ from vskipper.sglang.plugin import use_models
 RANK = {"world_rank": 0, "gpu_id": 0}
 
 
-def require() -> None:
-    """Raises InputError where SGLang is not installed; imports nothing."""
+# where engines of this process run: SGLang asks once, when it is imported
+_device = ["cpu"]
+
+
+def require(device: str = "cpu") -> None:
+    """Have engines of this process run on the device; imports nothing. Raises InputError where there is no SGLang."""
     if find_spec("sglang") is None:
         raise InputError("SGLang", where="runtime sglang", got="not installed", expected="a package sglang to import")
+    _device[0] = device
 
 
 @contextmanager
@@ -36,10 +41,10 @@ def quiet_imports() -> Iterator[None]:
         yield
 
 
-def prepare(device: str = "cpu") -> None:
-    """Have SGLang import on this device and take vSkipper's model classes."""
+def prepare() -> None:
+    """Have SGLang import on the process's device and take vSkipper's model classes."""
     with quiet_imports():
-        if device == "cpu":
+        if _device[0] == "cpu":
             prepare_process()
         use_models()
 

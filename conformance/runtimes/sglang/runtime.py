@@ -35,7 +35,7 @@ class SGLangRuntime:
     seat: Seat = CPU_SEAT
 
     def __post_init__(self) -> None:
-        require()
+        require(self.seat.device)
 
     @property
     def capabilities(self) -> RuntimeCapabilities:

@@ -34,7 +34,7 @@ class GraphBuilt:
 
 def build_graphs(model: Model, seat: Seat, policy: SkipPolicy, *, forced: bool) -> GraphBuilt:
     """Raises InputError as build() does."""
-    prepare(seat.device)
+    prepare()
     rows = max(seat.graphs)
     like = next(iter(model.tensors.values())).new_empty(0, device=seat.device)
     recorder = Recorder(Padding(rows, model.config.hidden_size, like))

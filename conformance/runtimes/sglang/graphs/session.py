@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib import import_module
@@ -114,8 +115,11 @@ class GraphPasses:
 
 
 def _without_waits(original: Any, *arguments: Any, **keywords: Any) -> Any:
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        with warnings.catch_warnings():
+            # that not everything is detected
+            warnings.simplefilter("ignore")
+            torch.cuda.set_sync_debug_mode("error")
         return original(*arguments, **keywords)
     finally:
         torch.cuda.set_sync_debug_mode("default")

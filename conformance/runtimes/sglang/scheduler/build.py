@@ -56,7 +56,7 @@ def build(model: Model, shape: Shape, seat: Seat, *, stock: bool) -> Built:
     and for a model class that is not the one asked for."""
     if model.directory is None:
         raise InputError("model folder", where=f"model {model.name}", got="none", expected="a Hugging Face folder")
-    prepare(seat.device)
+    prepare()
     unhook()
     # the policy is a stand-in: what is served is chosen again for every case
     config = EngineConfig(policy="static-depth", settings={"ratio": 0.0}, routed_layers=model.routed_layers)
