@@ -69,8 +69,9 @@ def _reshape(tensors: dict[str, Tensor], name: str) -> None:
 
 def _widen(tensors: dict[str, Tensor], name: str) -> None:
     """Every router tensor as of a model twice as wide."""
+    (hidden,) = {tensor.shape[1] for each, tensor in tensors.items() if each.endswith("router_enc.weight")}
     for each, tensor in tensors.items():
-        wide = [2 if size == 64 else 1 for size in tensor.shape]
+        wide = [2 if size == hidden else 1 for size in tensor.shape]
         tensors[each] = tensor.repeat(*wide)
 
 

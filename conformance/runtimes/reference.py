@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from conformance.runtimes.refusals import check_layout, check_plan
+from properties.graph.engine import GraphEngine
 from properties.row_batch import batch_of
 from properties.runtime import LayerWork, Mode, Model, RuntimeCapabilities, StepResult
 from reference.model import ReferenceModel, ReferenceResult
@@ -22,6 +23,13 @@ class ReferenceRuntime:
 
     name = "reference"
     capabilities = RuntimeCapabilities(row_invariant=True, kv_dtypes=(None, "bfloat16"))
+
+    @property
+    def graphs(self) -> GraphEngine:
+        """What stands in for its captured decode passes."""
+        from conformance.runtimes.reference_graphs import ReferenceGraphs
+
+        return ReferenceGraphs()
 
     def open(self, model: Model, policy: Any, layout: PoolLayout, mode: Mode) -> ReferenceSession:
         check_layout(layout)

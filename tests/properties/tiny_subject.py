@@ -28,8 +28,8 @@ def subject_of(
     """spoil: turns the FlexiDepth policy into the one under test."""
     built = _built(model)
 
-    def make_policy(dtype: torch.dtype) -> Any:
-        policy = built.make_policy(dtype)
+    def make_policy(dtype: torch.dtype, device: str = "cpu") -> Any:
+        policy = built.make_policy(dtype, device)
         return policy if spoil is None else spoil(policy)
 
     return replace(built, runtime=runtime or built.runtime, make_policy=make_policy, policy_name=name, seen=Counter())
