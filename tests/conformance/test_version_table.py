@@ -1,0 +1,66 @@
+"""The table of levels by engine version: what certificates grant, and what is missing, refused or out of place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from conformance import version_table
+from conformance.certificate import RESULTS
+from conformance.verify import verify
+from conformance.version_table import HEADING, main
+from tests.conformance.sample import MUST_PASS, good_run
+from vskipper.errors import InputError
+
+DOCUMENT = f"# Versions\n\n{HEADING}\n\nWords.\n\n| old |\n|---|\n| row |\n\n## Next\n\n| kept |\n"
+
+
+@pytest.fixture
+def certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(version_table, "verify", partial(verify, must_pass=MUST_PASS))
+    for name, version in (("sglang0516-cpu", "0.5.16"), ("sglang0509-cpu", "0.5.9")):
+        for level in version_table.LEVELS:
+            run = good_run()
+            versions = {**run.manifest.versions, "sglang": version}
+            replace(run, manifest=replace(run.manifest, versions=versions)).write(tmp_path / name / level)
+    (tmp_path / "versions.md").write_text(DOCUMENT)
+    return tmp_path
+
+
+def told(certificates: Path) -> tuple[int, list[str]]:
+    code = main(str(certificates), str(certificates / "versions.md"))
+    return code, (certificates / "versions.md").read_text().splitlines()
+
+
+def test_every_version_has_a_line_in_order(certificates: Path) -> None:
+    code, lines = told(certificates)
+    assert code == 0
+    rows = [line for line in lines if line.startswith("| 0.")]
+    assert [row.split(" | ")[0] for row in rows] == ["| 0.5.9", "| 0.5.16"]
+    assert all(row.count("granted: ") == 2 for row in rows)
+    assert "| old |" not in lines and "| kept |" in lines and "Words." in lines
+
+
+def test_writing_twice_changes_nothing(certificates: Path) -> None:
+    assert told(certificates) == told(certificates)
+
+
+def test_what_is_refused_or_missing_is_said_and_the_exit_code_is_1(certificates: Path) -> None:
+    (certificates / "sglang0516-cpu" / "core" / RESULTS).write_text("")
+    for file in (certificates / "sglang0509-cpu" / "lifecycle").iterdir():
+        file.unlink()
+    code, lines = told(certificates)
+    assert code == 1
+    assert any("| 0.5.16 |" in line and "**refused**" in line for line in lines)
+    assert any("| 0.5.9 |" in line and "**not run**" in line for line in lines)
+
+
+def test_no_certificates_and_no_place_are_bad_input(certificates: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no certificates"):
+        main(str(certificates / "empty"), str(certificates / "versions.md"))
+    (certificates / "versions.md").write_text("# Versions\n")
+    with pytest.raises(InputError, match=r"no table"):
+        told(certificates)
