@@ -136,10 +136,13 @@ class ModelIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineIdentity:
-    """The serving engine under test, where there is one."""
+    """The serving engine under test, where there is one. device: cpu or cuda. attention_backend: None for the device's
+    own."""
 
     name: str
     version: str
+    device: str = "cpu"
+    attention_backend: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

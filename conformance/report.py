@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from conformance.clauses import LEVEL_BY_ID
 from conformance.judge import Decision
 from conformance.must_pass import MustPass
-from conformance.record import Kill, Manifest, Result, Status
+from conformance.record import EngineIdentity, Kill, Manifest, Result, Status
 from conformance.report_view import clause_views, duration, matrix_view, passed, tape_view
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -67,6 +67,11 @@ def _figures(manifest: Manifest, results: Sequence[Result], kills: Sequence[Kill
     ]
 
 
+def _engine(engine: EngineIdentity) -> str:
+    backend = f", {engine.attention_backend}" if engine.attention_backend else ""
+    return f"{engine.name} {engine.version} on {engine.device}{backend}"
+
+
 def _facts(manifest: Manifest) -> list[tuple[str, str]]:
     """The environment, as label and value."""
     engine, machine = manifest.engine, manifest.machine
@@ -78,7 +83,7 @@ def _facts(manifest: Manifest) -> list[tuple[str, str]]:
         ("Model", manifest.model.name),
         ("Model digest", f"sha256 {manifest.model.digest}"),
         ("Runtime", ", ".join(manifest.runtimes)),
-        ("Engine", f"{engine.name} {engine.version}" if engine else "none"),
+        ("Engine", _engine(engine) if engine else "none"),
         ("Page sizes", ", ".join(map(str, manifest.page_sizes))),
         ("Data types", ", ".join(manifest.dtypes)),
         ("Seed", str(manifest.seed)),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from conformance.record import Machine, ModelIdentity, PolicyIdentity
+from conformance.record import EngineIdentity, Machine, ModelIdentity, PolicyIdentity
 from conformance.request import Request
 from properties.property import Subject
 from properties.runtime import Model
@@ -27,6 +27,19 @@ def versions() -> dict[str, str | None]:
         except importlib.metadata.PackageNotFoundError:
             found[name] = None
     return found
+
+
+def engine_identity(request: Request) -> EngineIdentity | None:
+    """SGLang where the runtime runs it."""
+    version = versions()["sglang"]
+    if version is None or not request.runtime.startswith(("sglang", "server")):
+        return None
+    return EngineIdentity(
+        name="SGLang",
+        version=version,
+        device="cuda" if request.runtime.endswith("cuda") else "cpu",
+        attention_backend=request.attention_backend,
+    )
 
 
 def machine() -> Machine:

@@ -76,7 +76,8 @@ def variants(level: str, runtime: str) -> tuple[Variant, ...]:
     """What the level's structural properties run on; raises InputError for a runtime that the level does not know."""
     of_level = VARIANTS_OF[level]
     if runtime not in of_level:
-        raise InputError("runtime for this level", where=f"level {level}", got=runtime, expected=", ".join(of_level))
+        expected = ", ".join(name.replace("sglang-cuda", "sglang with --device cuda") for name in of_level)
+        raise InputError("runtime for this level", where=f"level {level}", got=runtime, expected=expected)
     return of_level[runtime]
 
 

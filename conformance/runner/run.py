@@ -17,7 +17,7 @@ import pytest
 from conformance.clauses import CONTRACT_VERSION
 from conformance.record import Manifest, Result, Status
 from conformance.request import Request
-from conformance.runner.environment import machine, model_identity, policy_identity, versions
+from conformance.runner.environment import engine_identity, machine, model_identity, policy_identity, versions
 from conformance.runner.events import Crash, Events, ItemReports
 from conformance.runner.items import asked_for, faults, full_examples, property_items, variants
 from conformance.runner.merge import merge
@@ -150,6 +150,7 @@ def _manifest(request: Request, subject: Subject, tape: tuple[str, ...], seconds
         model=model_identity(subject.model),
         runtimes=tuple(dict.fromkeys(variant.runtime for variant in variants(request.level, request.runtime))),
         versions=versions(),
+        engine=engine_identity(request),
         machine=machine(),
         page_sizes=subject.runtime.capabilities.page_sizes,
         dtypes=(str(subject.model.dtype).removeprefix("torch."),),
