@@ -60,6 +60,9 @@ def free_port() -> int:
 def publish(arguments: Any) -> None:
     """Make these server arguments the process's own."""
     context = _module("sglang.srt.runtime_context")
+    if hasattr(context, "get_flags") and getattr(context.get_flags(), "frozen", False):
+        # a scheduler has locked what it was built under, as if it were the only one
+        context.reset_context()
     if not hasattr(context, "publish"):
         import_module("sglang.srt.server_args").set_global_server_args_for_scheduler(arguments)
     elif hasattr(context, "SpawnRanks"):
