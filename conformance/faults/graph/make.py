@@ -3,42 +3,16 @@ own engines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from conformance.faults.fault import Fault
 
+# what no fault of a captured pass makes slow
 QUIET = ("graph.still",)
-
-
-def graph_fault(
-    *,
-    id: str,
-    title: str,
-    source: str,
-    seam: str,
-    patch: Callable[[Any], Any],
-    killer: str,
-    reason: str,
-    quiet: tuple[str, ...] = QUIET,
-) -> Fault:
-    """As Fault has them."""
-    return Fault(
-        id=id,
-        title=title,
-        source=source,
-        seam=seam,
-        patch=patch,
-        killer=killer,
-        reason=reason,
-        quiet=quiet,
-        runtime="sglang-cuda",
-        model="small-llama",
-        only_named=True,
-    )
+graph_fault = partial(Fault, runtime="sglang-cuda", model="small-llama", only_named=True, quiet=QUIET)
 
 
 class Frozen:

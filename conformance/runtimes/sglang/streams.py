@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,18 +14,23 @@ from torch import Tensor
 def recorded(decoder: Any) -> Iterator[list[Tensor]]:
     """decoder: the engine's layers and final norm. The list gets a copy [rows, hidden] at each norm that runs."""
     streams: list[Tensor] = []
-
-    def note(norm: Any, given: tuple[Tensor, ...], answer: Any) -> None:
-        # with a residual the norm answers (x, h); the first one is given h itself
-        streams.append((answer[1] if isinstance(answer, tuple) else given[0]).clone())
-
-    norms = [*(layer.input_layernorm for layer in decoder.layers), decoder.norm]
-    handles = [norm.register_forward_hook(note) for norm in norms]
+    handles = listen(decoder, streams.append)
     try:
         yield streams
     finally:
         for handle in handles:
             handle.remove()
+
+
+def listen(decoder: Any, take: Callable[[Tensor], None]) -> list[Any]:
+    """Have `take` given a copy at each norm that runs from now on; handles that end it."""
+
+    def note(norm: Any, given: tuple[Tensor, ...], answer: Any) -> None:
+        # with a residual the norm answers (x, h); the first one is given h itself
+        take((answer[1] if isinstance(answer, tuple) else given[0]).clone())
+
+    norms = [*(layer.input_layernorm for layer in decoder.layers), decoder.norm]
+    return [norm.register_forward_hook(note) for norm in norms]
 
 
 def stacked(streams: list[Tensor], layers: int) -> Tensor:

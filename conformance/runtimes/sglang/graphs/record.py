@@ -12,6 +12,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
+from conformance.runtimes.sglang.streams import listen
 from vskipper.execution.routed_pass import RoutedPass
 from vskipper.sglang.graphs.buffers import CapturedPass
 from vskipper.sglang.graphs.variant import current_variant, using
@@ -95,12 +96,8 @@ class Recorder:
         def enter(module: Any, given: Any, embedded: Tensor) -> Tensor:
             return self.padding.replace(embedded)
 
-        def note(norm: Any, given: tuple[Tensor, ...], answer: Any) -> None:
-            self._streams.append((answer[1] if isinstance(answer, tuple) else given[0]).clone())
-
         decoder.embed_tokens.register_forward_hook(enter)
-        for norm in (*(layer.input_layernorm for layer in decoder.layers), decoder.norm):
-            norm.register_forward_hook(note)
+        listen(decoder, lambda stream: self._streams.append(stream))
 
     def _executed(self, forward: Callable[[], Any]) -> Record:
         self._streams, self._runs = [], []
