@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -30,3 +32,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def device() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What the engine showed, by place and level."""
+    outcomes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for outcome in ("passed", "failed", "skipped"):
+        for report in terminalreporter.stats.get(outcome, ()):
+            for name, value in getattr(report, "user_properties", ()):
+                if name == "engine":
+                    outcomes[str(value)][outcome] += 1
+    if outcomes:
+        terminalreporter.section("SGLang on this GPU")
+    for name, counted in sorted(outcomes.items()):
+        told = ", ".join(f"{count} {outcome}" for outcome, count in counted.items())
+        terminalreporter.write_line(f"{name}: {told}")

@@ -23,7 +23,9 @@ from vskipper.errors import InputError
 KV_DTYPES = (None, "bfloat16", "float8_e4m3fn")
 # BLAS on a CPU may compute a row otherwise in a batch of another size
 CAPABILITIES = RuntimeCapabilities(row_invariant=False, same_kernels=True, kv_scales=False, kv_dtypes=KV_DTYPES)
-CUDA_CAPABILITIES = RuntimeCapabilities(row_invariant=False, same_kernels=True, kv_scales=False, device="cuda")
+CUDA_CAPABILITIES = RuntimeCapabilities(
+    row_invariant=False, same_kernels=True, kv_scales=False, kv_dtypes=(None, "float8_e4m3fn"), device="cuda"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,9 @@ class SGLangRuntime:
 
     def open(self, model: Model, policy: Any, layout: PoolLayout, mode: Mode) -> Session:
         check_pool(layout, self.capabilities)
-        engine = engine_of(model, self.seat)
+        # on a CPU any pool serves the one engine
+        on_cpu = self.seat.device == "cpu"
+        engine = engine_of(model, self.seat if on_cpu else replace(self.seat, kv_dtype=layout.kv_dtype))
         pool = new_pool(engine.pool, layout)
         return SGLangSession(engine=engine, pool=pool, model=model, policy=policy, layout=layout, mode=mode)
 

@@ -13,18 +13,22 @@ from vskipper.errors import InputError
 CPU_BACKEND: Final = "torch_native"
 # by name, with the package that each needs beside the engine
 CUDA_BACKENDS: Final = {"triton": "triton", "flashinfer": "flashinfer", "fa3": "sgl_kernel"}
+# as --kv-cache-dtype has them
+KV_NAMES: Final = {None: "auto", "float8_e4m3fn": "fp8_e4m3"}
 # rows of the decode graphs that the suite drives
 GRAPH_SIZES: Final = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """page_size: of the engine's own pool. graphs: batch sizes that are captured; none: everything runs eagerly."""
+    """page_size: of the engine's own pool. graphs: batch sizes that are captured; none: everything runs eagerly.
+    kv_dtype: of K and V in the pool, where it is not the model's; on a GPU its attention kernels are chosen by it."""
 
     device: str = "cpu"
     attention_backend: str = CPU_BACKEND
     page_size: int = 1
     graphs: tuple[int, ...] = ()
+    kv_dtype: str | None = None
 
     def arguments(self) -> dict[str, Any]:
         """The server arguments that put an engine here."""
@@ -38,6 +42,7 @@ class Seat:
         sizes = list(self.graphs or (1,))
         return chosen | {
             "disable_cuda_graph": not self.graphs,
+            "kv_cache_dtype": KV_NAMES[self.kv_dtype],
             # by the name that a version has for it
             "cuda_graph_bs": sizes,
             "cuda_graph_bs_decode": sizes,

@@ -1,0 +1,1 @@
+"""SGLang itself on a GPU."""

@@ -1,0 +1,34 @@
+"""Core, Graph and Lifecycle on SGLang with every attention backend that this GPU has, with few examples each: what
+`vskipper certify --device cuda` runs in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from conformance.subjects import build_subject
+from gpu_tests.engine.places import PLACES, Place
+from properties.property import Property
+from properties.registry import PROPERTIES
+from properties.run import run_property
+
+EXAMPLES = {"core": 6, "graph": 10, "lifecycle": 4}
+CASES = [
+    pytest.param(place, level, rule, id=f"{place.name}-{rule.id}", marks=pytest.mark.xdist_group(place.name))
+    for place in PLACES
+    for level, rules in PROPERTIES.items()
+    for rule in rules
+]
+
+
+@pytest.mark.parametrize(("place", "level", "rule"), CASES)
+def test_holds(place: Place, level: str, rule: Property, record_property: Callable[[str, object], None]) -> None:
+    record_property("engine", f"{place.name} {level}")
+    lacking = place.lacks()
+    if lacking is not None:
+        pytest.skip(lacking)
+    outcome = run_property(rule, build_subject(place.spec), examples=EXAMPLES[level], seed=1)
+    if outcome.status == "unsupported":
+        pytest.skip(f"{rule.id}: the runtime does not declare what it needs")
+    assert outcome.status == "passed", outcome
