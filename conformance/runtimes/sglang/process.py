@@ -76,7 +76,23 @@ def remember(arguments: Any) -> Callable[[], None]:
     context = _module("sglang.srt.runtime_context")
     if hasattr(context, "snapshot_context"):
         return partial(context.restore_context, context.snapshot_context())
-    return partial(publish, arguments)
+    holders = [getattr(context, name)() for name in ("get_context", "get_parallel") if hasattr(context, name)]
+    states = [_state(holder) for holder in holders]
+
+    def restore() -> None:
+        publish(arguments)
+        # an engine adds to what it was published with
+        for holder, state in zip(holders, states, strict=True):
+            for name, value in state.items():
+                object.__setattr__(holder, name, value)
+
+    return restore
+
+
+def _state(holder: Any) -> dict[str, Any]:
+    """Its attributes, wherever it keeps them."""
+    names = vars(holder) if hasattr(holder, "__dict__") else type(holder).__slots__
+    return {name: getattr(holder, name) for name in names}
 
 
 def forget_buffers() -> None:
