@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,8 +77,8 @@ def forward_batch(rows: int) -> Any:
     return SimpleNamespace(batch_size=rows, input_ids=ids, positions=ids, out_cache_loc=ids)
 
 
-def captured(*sizes: int) -> tuple[Runner, RoutedGraphs]:
-    runner, graphs = Runner(), RoutedGraphs(LAYERS)
+def captured(*sizes: int, free: Callable[[], int] = lambda: 1 << 40) -> tuple[Runner, RoutedGraphs]:
+    runner, graphs = Runner(), RoutedGraphs(LAYERS, free)
     for size in sizes:
         graphs.capture(Runner.capture, runner, size)
     return runner, graphs
@@ -96,6 +97,18 @@ def test_every_size_is_captured_dense_first_and_routed_with_its_own_source() -> 
         for variant, source in ((Variant.DENSE, "NoneType"), (Variant.ROUTED, "CapturedPass"))
     ]
     assert graphs.sizes == {2, 4} and current_variant() == Variant.DENSE and current_pass() is None
+
+
+def test_where_memory_is_short_the_smaller_sizes_are_captured_and_the_rest_runs_dense() -> None:
+    # around each capture: 700 MiB before the largest, which takes 300, then a little less each time
+    left = iter(mib << 20 for mib in (700, 400, 400, 390, 380, 380, 370, 360))
+    runner, graphs = captured(4, 2, 1, free=lambda: next(left))
+    assert graphs.left_out == {4} and graphs.sizes == {1, 2}
+    assert [entry[:2] for entry in runner.captured if entry[0] == 4] == [(4, Variant.DENSE)]
+    assert graphs.facts() == {"routed": [1, 2], "left_out": [4], "bytes": 20 << 20}
+    batch = Batch([1, 2, 3])
+    replay(runner, graphs, batch, 3)
+    assert batch.was_uncovered and runner.replayed == [(Variant.DENSE, (4, Variant.DENSE))]
 
 
 def test_replays_in_any_order_see_their_own_plan() -> None:

@@ -42,6 +42,7 @@ class Serving:
         # a process that comes after this one may share a store with it
         self._nonce = secrets.token_hex(8)
         self._numbers = count()
+        self.graphs: RoutedGraphs | None = None
 
     def admit(self, request: Any) -> None:
         """Fix the request's plan and file it under its plan's key (clauses MODE-3, CACHE-1)."""
@@ -94,12 +95,13 @@ class Serving:
         self._metrics.failed()
 
     def facts(self) -> dict[str, Any]:
-        """What /server_info says of the plugin; JSON values."""
+        """What /server_info says of the plugin; JSON values. graphs: None where decode is not captured."""
         return {
             "version": __version__,
             "config": asdict(self._config) | {"settings": dict(self._config.settings)},
             "routed_layers": list(self._served.routed_layers),
             "namespace": self._served.routes,
+            "graphs": None if self.graphs is None else self.graphs.facts(),
         }
 
     def _key(self, plan: RequestPlan, user_key: str | None) -> str | None:
@@ -135,7 +137,8 @@ def start(model: Any) -> RoutedDecoder | None:
     cache.install()
     requests.install(serving.admit, serving.retracted)
     scheduler.install(serving.open_batch, serving.close_batch)
-    return RoutedDecoder(model.model, served.policy, served.routed_layers, _graphs(weight.device, served.routed_layers))
+    serving.graphs = _graphs(weight.device, served.routed_layers)
+    return RoutedDecoder(model.model, served.policy, served.routed_layers, serving.graphs)
 
 
 def _graphs(device: torch.device, routed_layers: tuple[int, ...]) -> RoutedGraphs | None:

@@ -3,32 +3,61 @@ batches with routed rows (clauses GRAPH-1..4, MODE-1)."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+import torch
 
 from vskipper.sglang.graphs.buffers import CapturedPass, GraphBuffers
 from vskipper.sglang.graphs.metadata import VariantMetadata
 from vskipper.sglang.graphs.variant import Variant, using
 from vskipper.sglang.passes import current_pass, published
 
+logger = logging.getLogger(__name__)
+# bytes that a routed graph leaves free, and how much more it may take than the dense one of its size
+ROOM: Final = 256 << 20
+FACTOR: Final = 2
+
+
+def free_memory() -> int:
+    """Bytes of the current GPU that nothing has reserved."""
+    return torch.cuda.mem_get_info()[0]
+
 
 class RoutedGraphs:
-    """One engine's routed decode graphs. sizes: batch sizes that have one, ascending once captured."""
+    """One engine's routed decode graphs. sizes: batch sizes that have one. left_out: those for which the GPU's memory
+    was short. taken: bytes that all of them took."""
 
-    def __init__(self, routed_layers: int) -> None:
+    def __init__(self, routed_layers: int, free: Callable[[], int] = free_memory) -> None:
         self._routed_layers = routed_layers
+        self._free = free
         self._buffers: GraphBuffers | None = None
         self._metadata = VariantMetadata()
         self.sizes: set[int] = set()
+        self.left_out: set[int] = set()
+        self.taken = 0
 
     def capture(self, original: Callable[..., Any], runner: Any, size: int, *arguments: Any, **keywords: Any) -> None:
-        """Around the capture of one size: the engine's graph first, then the routed one."""
+        """Around the capture of one size: the engine's graph first, then the routed one, where there is room for it.
+        Batches of a size without one run dense."""
         self._metadata.use(runner.attn_backend, Variant.DENSE)
+        whole = self._free()
         original(runner, size, *arguments, **keywords)
+        left = self._free()
+        if left < ROOM + FACTOR * max(0, whole - left):
+            self.left_out.add(size)
+            logger.warning("vskipper: no routed graph for %d rows: %d MiB of GPU memory are left", size, left >> 20)
+            return
         source = CapturedPass(buffers=self.allocated(runner))
         with self._metadata.using(runner.attn_backend, Variant.ROUTED), using(Variant.ROUTED), published(source):
             original(runner, size, *arguments, **keywords)
+        self.taken += max(0, left - self._free())
         self.sizes.add(size)
+
+    def facts(self) -> dict[str, Any]:
+        """What /server_info says of them; JSON values."""
+        return {"routed": sorted(self.sizes), "left_out": sorted(self.left_out), "bytes": self.taken}
 
     def execute(
         self, original: Callable[..., Any], runner: Any, forward_batch: Any, *arguments: Any, **keywords: Any
