@@ -143,9 +143,8 @@ def _hollow(result: Result, need: Requirement, declared: int) -> Iterator[str]:
     for name in need.counters:
         if name not in result.counters:
             yield f"passed without its vacuity counter {name}"
-    for name, count in result.counters.items():
-        if count <= 0:
-            yield f"passed but vacuous: counter {name} is {count}"
+        elif result.counters[name] <= 0:
+            yield f"passed but vacuous: counter {name} is {result.counters[name]}"
     if result.examples < declared:
         yield f"passed with {result.examples} examples, declared {declared}"
     if result.seconds <= 0:

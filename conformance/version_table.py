@@ -39,15 +39,13 @@ class Line:
 
 
 def read_line(folder: Path) -> Line:
-    """Raises InputError for a folder without any certificate."""
-    found = [folder / level for level in LEVELS if (folder / level / MANIFEST).is_file()]
-    if not found:
-        raise InputError("no certificate", where=folder, got="none", expected=" or ".join(LEVELS))
-    versions = _manifest(found[0]).versions
+    """Of a folder `sglang0516-cpu` or the like; a certificate that is not there, or holds nothing, is said to be so."""
     levels = [_level(folder / level) for level in LEVELS]
+    versions = next((_manifest(folder / level).versions for level in LEVELS if _holds(folder / level)), {})
+    digits = "".join(filter(str.isdigit, folder.name))
     return Line(
-        version=versions["sglang"] or "none",
-        torch=versions["torch"] or "none",
+        version=versions.get("sglang") or f"{digits[:1]}.{digits[1:2]}.{int(digits[2:] or 0)}",
+        torch=versions.get("torch") or "",
         cells=tuple(cell for cell, _ in levels),
         whole=all(granted for _, granted in levels),
     )
@@ -57,13 +55,18 @@ def _manifest(certificate: Path) -> Manifest:
     return Manifest.from_json(json.loads((certificate / MANIFEST).read_text(encoding="utf-8")))
 
 
+def _holds(certificate: Path) -> bool:
+    return (certificate / MANIFEST).is_file() and verify(certificate).ok
+
+
 def _level(certificate: Path) -> tuple[str, bool]:
     """`granted: ...` where the certificate holds."""
     if not (certificate / MANIFEST).is_file():
         return "**not run**", False
     verdict = verify(certificate)
     if not verdict.ok:
-        return f"**refused**, for {len(verdict.refusals)} reasons", False
+        more = f", and {len(verdict.refusals) - 1} more" if len(verdict.refusals) > 1 else ""
+        return f"**refused**: {verdict.refusals[0]}{more}".replace("|", "\\|"), False
     lines = (certificate / RESULTS).read_text(encoding="utf-8").splitlines()
     counted = Counter(Result.from_json(json.loads(line)).status for line in lines)
     kills = json.loads((certificate / KILLS).read_text(encoding="utf-8"))["kills"]
@@ -88,7 +91,14 @@ def put(document: str, table: str) -> str:
     return before + heading + parts[0] + table + "\n" + parts[2]
 
 
-def main(certificates: str, document: str) -> int:
+def main(arguments: Sequence[str]) -> int:
+    """arguments: CERTIFICATES and DOCUMENT."""
+    if len(arguments) != 2:
+        got = f"{len(arguments)} arguments"
+        raise InputError("usage", where="conformance.version_table", got=got, expected="CERTIFICATES DOCUMENT")
+    certificates, document = arguments
+    if not Path(document).is_file():
+        raise InputError("no document", where=document, got="no such file", expected="one with a table")
     lines = [read_line(folder) for folder in sorted(Path(certificates).glob(NAMES)) if folder.is_dir()]
     if not lines:
         raise InputError("no certificates", where=certificates, got="none", expected=f"folders {NAMES}")
@@ -100,7 +110,7 @@ def main(certificates: str, document: str) -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(*sys.argv[1:]))
+        sys.exit(main(sys.argv[1:]))
     except InputError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

@@ -21,4 +21,6 @@ class PolicyError(InputError):
         self.policy = policy
         self.hook = hook
         self.location = location
-        super().__init__(f"policy {policy}, hook {hook}: {what}", where=location, got=got, expected=expected)
+        # what a policy raises may span lines
+        said = " ".join(str(got).split()) if isinstance(got, (str, Exception)) else got
+        super().__init__(f"policy {policy}, hook {hook}: {what}", where=location, got=said, expected=expected)

@@ -31,7 +31,7 @@ def certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def told(certificates: Path) -> tuple[int, list[str]]:
-    code = main(str(certificates), str(certificates / "versions.md"))
+    code = main([str(certificates), str(certificates / "versions.md")])
     return code, (certificates / "versions.md").read_text().splitlines()
 
 
@@ -60,7 +60,20 @@ def test_what_is_refused_or_missing_is_said_and_the_exit_code_is_1(certificates:
 
 def test_no_certificates_and_no_place_are_bad_input(certificates: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no certificates"):
-        main(str(certificates / "empty"), str(certificates / "versions.md"))
+        main([str(certificates / "empty"), str(certificates / "versions.md")])
     (certificates / "versions.md").write_text("# Versions\n")
     with pytest.raises(InputError, match=r"no table"):
         told(certificates)
+    with pytest.raises(InputError, match=r"got 1 arguments, expected CERTIFICATES DOCUMENT"):
+        main([str(certificates)])
+    with pytest.raises(InputError, match=r"no document"):
+        main([str(certificates), str(certificates / "none.md")])
+
+
+def test_one_version_that_failed_loses_no_other(certificates: Path) -> None:
+    (certificates / "sglang0522-cpu").mkdir()
+    (certificates / "sglang0509-cpu" / "core" / "manifest.json").write_text("{")
+    code, lines = told(certificates)
+    rows = [line for line in lines if line.startswith("| 0.")]
+    assert code == 1 and [row.split(" | ")[0] for row in rows] == ["| 0.5.9", "| 0.5.16", "| 0.5.22"]
+    assert "**refused**" in rows[0] and rows[1].count("granted") == 2 and rows[2].count("**not run**") == 2

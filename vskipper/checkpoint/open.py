@@ -71,14 +71,22 @@ def policy_context(
     device: torch.device | str = "cpu",
     routed_layers: tuple[int, ...] | None = None,
 ) -> PolicyContext:
-    """What a policy on this checkpoint is built with; its own routed layers unless others are given."""
+    """What a policy on this checkpoint is built with; its own routed layers unless others are given. Raises InputError
+    for a layer that the model does not have."""
     spec = checkpoint.spec
+    routed = checkpoint.routed_layers if routed_layers is None else routed_layers
+    beyond = [layer for layer in routed if not 0 <= layer < spec.num_hidden_layers]
+    if beyond:
+        expected = f"0 to {spec.num_hidden_layers - 1}"
+        raise InputError(
+            "routed layers", where="layers of the model", got=", ".join(map(str, beyond)), expected=expected
+        )
     return PolicyContext(
         layers=spec.num_hidden_layers,
         hidden_size=spec.hidden_size,
         intermediate_size=spec.intermediate_size,
         rms_norm_eps=spec.rms_norm_eps,
-        routed_layers=checkpoint.routed_layers if routed_layers is None else routed_layers,
+        routed_layers=routed,
         dtype=dtype,
         device=torch.device(device),
         gate_mode=checkpoint.gate_mode,

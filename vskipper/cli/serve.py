@@ -43,13 +43,14 @@ def serve(
     input and where the policy does not run.
     """
     from vskipper.sglang.launch.arguments import ServerArguments
-    from vskipper.sglang.launch.command import server_command, server_environment
+    from vskipper.sglang.launch.command import check_model, server_command, server_environment
     from vskipper.sglang.launch.config import engine_config
     from vskipper.sglang.launch.endpoint import Endpoint
     from vskipper.sglang.launch.process import run_server
 
     if model.startswith("-"):
         raise InputError("model", where="vskipper serve", got=model, expected="MODEL before SGLang's arguments")
+    check_model(model)
     options = {"policy": policy, "delta": delta, "mode": mode, "seed": seed, "routed_layers": _layers(routed_layers)}
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if settings:
@@ -73,7 +74,8 @@ def _layers(text: str | None) -> list[int] | None:
     layers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not (first.isdecimal() and (last.isdecimal() or not dash) and int(last or first) < MOST_LAYERS):
+        numbers = first.isdecimal() and (last.isdecimal() or not dash)
+        if not (numbers and int(first) <= int(last or first) < MOST_LAYERS):
             raise InputError("routed layers", where="--routed-layers", got=text, expected="numbers, as 16-31 or 4,6,8")
         layers.extend(range(int(first), int(last or first) + 1))
     return layers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -111,7 +111,8 @@ class BatchPass:
         device = input_ids.device
 
         def keep(actions: Tensor, counts: Tensor) -> None:
-            self.evidence.append(PassEvidence(rows=rows, actions=actions, counts=counts))
+            ran = tuple(replace(row, dense=dense) for row, dense in zip(rows, forced, strict=True))
+            self.evidence.append(PassEvidence(rows=ran, actions=actions, counts=counts))
 
         return PassPlan(
             rows=RowBatch(

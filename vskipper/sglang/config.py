@@ -55,7 +55,7 @@ def parse(text: str, where: str) -> EngineConfig:
     """Read the JSON object; raises InputError for what is no JSON, an unknown key, or one that is missing."""
     try:
         raw = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError("plugin configuration", where=where, got=str(error), expected="a JSON object") from error
     if not isinstance(raw, dict):
         raise InputError("plugin configuration", where=where, got=type(raw).__name__, expected="a JSON object")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from functools import cache
 from typing import Final, NoReturn
 
@@ -30,6 +31,9 @@ def load() -> None:
         install_checks(config)
     except InputError as error:
         refuse(error)
+    except Exception as error:
+        traceback.print_exc()
+        refuse(InputError("the plugin broke down", where="start", got=repr(error), expected="a start, or a refusal"))
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from vskipper.checkpoint.open import Checkpoint, open_router, policy_context
-from vskipper.models import default_routed_layers
+from vskipper.models import default_delta, default_routed_layers
 from vskipper.policy import SkipPolicy
 from vskipper.registry import load_policy
 from vskipper.sglang.config import EngineConfig
@@ -51,7 +51,7 @@ def open_policy(
     }
     policy = load_policy(config.policy, context, config.settings)
     return ServedPolicy(
-        policy=CheckedPolicy(policy, config.policy, values=False),
+        policy=CheckedPolicy(policy, config.policy, values=torch.device(device).type == "cpu"),
         routed_layers=routed,
         routes=digest(identity, checkpoint.router_tensors),
     )
@@ -60,4 +60,6 @@ def open_policy(
 def _checkpoint(config: EngineConfig, directory: Path, model_config: Mapping[str, Any]) -> Checkpoint:
     # without weights the engine makes its own (load format dummy), or fetched them elsewhere: then there is no router
     holds_weights = any(directory.glob("*.safetensors")) if directory.is_dir() else False
-    return open_router(model_config, directory / "config.json", directory if holds_weights else None, config.delta)
+    beside = default_delta(directory) if config.delta is None and directory.is_dir() else None
+    delta = config.delta if beside is None else beside
+    return open_router(model_config, directory / "config.json", directory if holds_weights else None, delta)

@@ -26,7 +26,7 @@ RANK = {"world_rank": 0, "gpu_id": 0}
 _device = ["cpu"]
 
 
-def require(device: str = "cpu") -> None:
+def use_device(device: str = "cpu") -> None:
     """Have engines of this process run on the device; imports nothing. Raises InputError where there is no SGLang."""
     if find_spec("sglang") is None:
         raise InputError("SGLang", where="runtime sglang", got="not installed", expected="a package sglang to import")

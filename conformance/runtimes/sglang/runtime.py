@@ -9,7 +9,7 @@ from conformance.runtimes.refusals import check_layout
 from conformance.runtimes.sglang.engine import engine_of
 from conformance.runtimes.sglang.graphs.engine import SGLangGraphs
 from conformance.runtimes.sglang.pool import new_pool
-from conformance.runtimes.sglang.process import require
+from conformance.runtimes.sglang.process import use_device
 from conformance.runtimes.sglang.scheduler.engine import SchedulerEngine
 from conformance.runtimes.sglang.seat import CPU_SEAT, GRAPH_SIZES, Seat
 from conformance.runtimes.sglang.session import SGLangSession
@@ -37,7 +37,7 @@ class SGLangRuntime:
     seat: Seat = CPU_SEAT
 
     def __post_init__(self) -> None:
-        require(self.seat.device)
+        use_device(self.seat.device)
 
     @property
     def capabilities(self) -> RuntimeCapabilities:

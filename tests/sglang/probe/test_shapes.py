@@ -80,6 +80,7 @@ BOTH = {
 
 BATCH = "srt/managers/schedule_batch.py"
 COMMON = "srt/mem_cache/common.py"
+LLAMA = "srt/models/llama.py"
 KEY = "srt/model_executor/runner/shape_key.py"
 MIXIN = "srt/managers/scheduler_output_processor_mixin.py"
 STREAMER = "srt/managers/scheduler_components/output_streamer.py"
@@ -168,6 +169,13 @@ BETWEEN: list[tuple[str, str, Files]] = [
         "request-information",
         "none",
         edited(edited(OLD, MIXIN, "customized_info", "info"), BATCH, "self.customized_info = ", ""),
+    ),
+    (
+        "attention-parts",
+        "llama-in-forward",
+        edited(
+            OLD, LLAMA, "def forward_prepare_native(self, positions, hidden_states)", "def forward(self, positions)"
+        ),
     ),
     ("graph-key", "label", edited(NEW, KEY, "    attention_variant: str = None\n", "")),
     ("graph-key", "label-dsa-variant", edited(NEW, KEY, "attention_variant", "dsa_variant")),

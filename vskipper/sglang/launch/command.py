@@ -40,6 +40,19 @@ def server_command(model: str, arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "sglang.launch_server", "--model-path", path, *chosen, *arguments]
 
 
+def check_model(model: str) -> None:
+    """Raises InputError for what can only be a folder, and is none that holds a model. A name that may be one of a
+    model hub's is SGLang's to look up."""
+    folder = Path(model)
+    if model in KNOWN or not (folder.exists() or folder.is_absolute() or model.startswith(".")):
+        return
+    if not (folder / "config.json").is_file():
+        got = "a folder without config.json" if folder.is_dir() else "no such folder"
+        raise InputError(
+            "model", where=model, got=got, expected=f"a model's folder, a hub's name or {', '.join(KNOWN)}"
+        )
+
+
 def server_environment(
     config: EngineConfig | None, arguments: Sequence[str], environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:

@@ -37,8 +37,7 @@ class Launch:
     the plugin installed, configured by the environment, or off where config is None; alone is SGLang's launcher without
     the plugin. path: folders in which the server finds a policy. variables: of its environment, beside this process's.
     lean: SGLang imports no model but those under test, which saves a third of a start. plugins: what SGLang alone is
-    started with all the same. Raises InputError for a way
-    without its configuration."""
+    started with all the same. Raises InputError for a way without its configuration."""
 
     model: str
     arguments: tuple[str, ...]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.runtimes.sglang.build import REQUESTS, TOKENS
-from conformance.runtimes.sglang.process import require
+from conformance.runtimes.sglang.process import use_device
 from conformance.runtimes.sglang.runtime import CAPABILITIES, check_pool
 from conformance.runtimes.sglang.server.attended import Asked, attended
 from conformance.runtimes.sglang.server.engine import ServerEngine
@@ -36,7 +36,7 @@ class ServerRuntime:
     name: str = "server"
 
     def __post_init__(self) -> None:
-        require()
+        use_device()
 
     @property
     def capabilities(self) -> RuntimeCapabilities:
