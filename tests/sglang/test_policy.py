@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,7 +67,7 @@ def test_a_configuration_nested_too_deep_is_refused(text: str) -> None:
         parse(text, "here")
 
 
-def test_what_a_policy_says_is_one_line(tmp_path: Path) -> None:
+def test_what_a_policy_says_is_one_line() -> None:
     error = PolicyError(
         "raised", policy="p", hook="route", location="p.py:1", got=ValueError("one\n two"), expected="x"
     )
