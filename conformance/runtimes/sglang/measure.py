@@ -98,7 +98,7 @@ def cost(engine: Engine, subject: Subject, name: str, plan: StepPlan, times: int
     """Dense and routed by turns, so that both see the machine in one state."""
     model = subject.model
     pool = new_pool(engine.pool, PoolLayout(page_size=1, pages=2 + 8 * (PROMPT + 1)))
-    engine.vskipper.policy = CheckedPolicy(subject.make_policy(model.dtype), POLICY, values=False)
+    engine.vskipper.policy = CheckedPolicy(subject.make_policy(model.dtype), POLICY)
     states = [
         new_state(RequestPlan(prefill=RequestMode.ROUTED, decode=RequestMode.ROUTED), chunk.request, PROMPT)
         for chunk in plan.chunks
