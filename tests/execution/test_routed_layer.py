@@ -84,9 +84,7 @@ def test_the_second_decision_cannot_bring_attention_back(subject: Subject) -> No
 
 @pytest.mark.parametrize("property", ["model.outputs", "model.routes", "model.all_run_is_dense"])
 def test_a_mid_layer_policy_holds_on_the_model(subject: Subject, property: str) -> None:
-    own = replace(
-        subject, make_policy=lambda dtype: DecidesTwice(), policy_name=f"decides-twice-{subject.runtime.name}"
-    )
+    own = replace(subject, make_policy=lambda *_: DecidesTwice(), policy_name=f"decides-twice-{subject.runtime.name}")
     outcome = run_property(by_id(property), own, examples=6, seed=0)
     assert outcome.status == "passed", outcome
 
