@@ -111,7 +111,9 @@ class BatchPass:
         device = input_ids.device
 
         def keep(actions: Tensor, counts: Tensor) -> None:
-            ran = tuple(replace(row, dense=dense) for row, dense in zip(rows, forced, strict=True))
+            # only a pass tried again forces a row that its plan does not
+            pairs = zip(rows, forced, strict=True)
+            ran = tuple(row if row.dense == dense else replace(row, dense=dense) for row, dense in pairs)
             self.evidence.append(PassEvidence(rows=ran, actions=actions, counts=counts))
 
         return PassPlan(
