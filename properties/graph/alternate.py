@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis.strategies import SearchStrategy
-
 from properties.compare import differing
 from properties.contexts import place_contexts
 from properties.graph.case import GraphCase, captured_size, graph_cases, graph_sizes
@@ -14,10 +12,6 @@ from properties.property import Property, Subject
 from properties.violation import Violation
 
 CLAUSE = "GRAPH-4"
-
-
-def _cases(subject: Subject) -> SearchStrategy[GraphCase]:
-    return graph_cases(subject, dense=True)
 
 
 def check(subject: Subject, case: GraphCase) -> None:
@@ -64,14 +58,16 @@ def _count(subject: Subject, case: GraphCase, settled: list[int]) -> None:
     subject.seen["other_size"] += sum(one != other for one, other in pairwise(sizes))
     variants = [case.dense[step] for step in order]
     subject.seen["other_variant"] += sum(one != other for one, other in pairwise(variants))
+    routes = [None if case.dense[step] else case.schedule.tapes[step].actions for step in order]
+    subject.seen["other_routes"] += sum(None not in (one, other) and one != other for one, other in pairwise(routes))
 
 
 GRAPH_ALTERNATE = Property(
     id="graph.alternate",
     clause=CLAUSE,
     title="graphs of either variant and any size may be replayed in any order",
-    cases=_cases,
+    cases=lambda subject: graph_cases(subject, dense=True),
     check=check,
-    counters=("replays", "other_size", "other_variant"),
+    counters=("replays", "other_size", "other_variant", "other_routes"),
     examples=40,
 )

@@ -4,7 +4,7 @@ captured with."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
@@ -44,7 +44,11 @@ def graph_cases(draw: st.DrawFn, subject: Subject, *, dense: bool = False, steps
     sizes = graph_sizes(subject)
     capabilities = subject.runtime.capabilities
     placement = draw(placements(capabilities.page_sizes))
-    lives = draw(st.lists(_scripts(steps), min_size=1, max_size=max(sizes)))
+    # one request is there in several passes, so that a graph is replayed with other routes than before
+    lasting = Script(
+        context=draw(st.sampled_from(CONTEXTS)), chunks=(1,) * draw(st.integers(2, steps)), arrival=0, shares=False
+    )
+    lives = [lasting, *draw(st.lists(_scripts(steps), max_size=max(sizes) - 1))]
     orders = draw(st.lists(st.integers(0, 23), min_size=steps, max_size=steps))
     case = lay_out(
         lives,
@@ -57,9 +61,7 @@ def graph_cases(draw: st.DrawFn, subject: Subject, *, dense: bool = False, steps
     count = len(case.steps)
     routes = tuple(draw(graph_tapes(subject, step, sizes)) for step in case.steps)
     return GraphCase(
-        schedule=ScheduleCase(
-            layout=case.layout, steps=case.steps, tapes=routes, contexts=case.contexts, seed=case.seed
-        ),
+        schedule=replace(case, tapes=routes),
         dense=tuple(draw(st.booleans()) if dense else False for _ in range(count)),
         order=tuple(draw(st.permutations(range(count)))),
         fill=draw(st.sampled_from(("nan", "inf", "old"))),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from hypothesis.strategies import SearchStrategy
-
 from properties.contexts import place_contexts
 from properties.graph.case import GraphCase, captured_size, graph_cases, graph_sizes
 from properties.graph.drive import check_equal, decoded, opened_graphs
@@ -16,10 +14,6 @@ from reference.plan import TapePlan
 CLAUSE = "GRAPH-3"
 
 
-def _cases(subject: Subject) -> SearchStrategy[GraphCase]:
-    return graph_cases(subject)
-
-
 def check(subject: Subject, case: GraphCase) -> None:
     """Each pass with padding of zeros, then with padding of the case's fill."""
     schedule = case.schedule
@@ -28,6 +22,7 @@ def check(subject: Subject, case: GraphCase) -> None:
             place_contexts(session.kv, schedule, schedule.layout, step)
             session.fill_padding("zero")
             expected = decoded(session, case, step)
+            _check_counts(step, schedule.tapes[step], expected.result)
             session.fill_padding(case.fill)
             got = decoded(session, case, step)
             check_equal(CLAUSE, "padding_changes_result", step, got, expected)
@@ -51,7 +46,7 @@ GRAPH_PADDING = Property(
     id="graph.padding",
     clause=CLAUSE,
     title="padding rows change nothing and are never counted",
-    cases=_cases,
+    cases=graph_cases,
     check=check,
     counters=("pad_rows", "unpadded"),
     examples=40,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from hypothesis.strategies import SearchStrategy
-
 from properties.contexts import place_contexts
 from properties.graph.case import GraphCase, graph_cases
 from properties.graph.drive import check_equal, decoded, opened_graphs
@@ -12,10 +10,6 @@ from properties.property import Property, Subject
 from vskipper.action import Action
 
 CLAUSE = "POL-2"
-
-
-def _cases(subject: Subject) -> SearchStrategy[GraphCase]:
-    return graph_cases(subject)
 
 
 def check(subject: Subject, case: GraphCase) -> None:
@@ -36,7 +30,7 @@ GRAPH_POLICY = Property(
     id="graph.policy",
     clause=CLAUSE,
     title="a captured policy decides as its code does",
-    cases=_cases,
+    cases=graph_cases,
     check=check,
     counters=("decisions",),
     examples=30,

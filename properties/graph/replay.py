@@ -3,8 +3,6 @@ within its envelope; it writes its own slots alone."""
 
 from __future__ import annotations
 
-from hypothesis.strategies import SearchStrategy
-
 from properties.case import ScheduleCase
 from properties.contexts import place_contexts
 from properties.graph.case import GraphCase, captured_size, graph_cases, graph_sizes, project_counts
@@ -17,10 +15,6 @@ from properties.sem import check_result
 from properties.violation import Violation
 
 CLAUSE = "GRAPH-1"
-
-
-def _cases(subject: Subject) -> SearchStrategy[GraphCase]:
-    return graph_cases(subject)
 
 
 def check_twin(subject: Subject, case: GraphCase) -> None:
@@ -75,7 +69,7 @@ GRAPH_REPLAY = Property(
     id="graph.replay",
     clause=CLAUSE,
     title="a replay equals the captured code run without the graph, bit for bit, whatever the routes",
-    cases=_cases,
+    cases=graph_cases,
     check=check_twin,
     counters=("no_row", "every_row", "fewer_than_captured", "as_captured", "more_than_captured", "padded"),
     examples=60,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from hypothesis.strategies import SearchStrategy
-
 from properties.contexts import place_contexts
 from properties.graph.case import GraphCase, graph_cases
 from properties.graph.drive import opened_graphs, raw_decode
@@ -11,10 +9,6 @@ from properties.property import Property, Subject
 from properties.violation import Violation
 
 CLAUSE = "GRAPH-2"
-
-
-def _cases(subject: Subject) -> SearchStrategy[GraphCase]:
-    return graph_cases(subject, dense=True)
 
 
 def check(subject: Subject, case: GraphCase) -> None:
@@ -43,7 +37,7 @@ GRAPH_STILL = Property(
     id="graph.still",
     clause=CLAUSE,
     title="changing routes costs no capture and no host synchronisation",
-    cases=_cases,
+    cases=lambda subject: graph_cases(subject, dense=True),
     check=check,
     counters=("replays", "changed_routes"),
     examples=30,

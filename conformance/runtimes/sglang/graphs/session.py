@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from conformance.runtimes.sglang.graphs.build import BACKEND, GraphBuilt
 from conformance.runtimes.sglang.graphs.record import around
+from conformance.runtimes.sglang.padding import FILLS
 from conformance.runtimes.sglang.pool import raw
 from conformance.runtimes.sglang.session import with_evidence
 from conformance.runtimes.sglang.streams import stacked
@@ -25,7 +26,8 @@ from vskipper.sglang.graphs.buffers import CapturedPass
 from vskipper.sglang.graphs.runner import RoutedGraphs
 from vskipper.sglang.passes import PassPlan, published
 
-FILLS: dict[Fill, float] = {"zero": 0.0, "nan": float("nan"), "inf": float("inf"), "old": 3.0}
+# a captured graph embeds no row of an older pass: any number stands for one
+CONSTANTS: dict[Fill, float] = FILLS | {"old": 3.0}
 
 
 class GraphPasses:
@@ -49,17 +51,14 @@ class GraphPasses:
 
     def fill_padding(self, fill: Fill) -> None:
         self._odd = fill != "zero"
-        self._built.recorder.padding.values.fill_(FILLS[fill])
+        self._built.recorder.padding.values.fill_(CONSTANTS[fill])
         if self._odd:
             page = self._built.engine.pool.page_size
             for tensor in (part for pair in self.kv for part in pair):
-                tensor[:page] = FILLS[fill]
-
-    def no_waits(self) -> AbstractContextManager[None]:
-        return self._watched()
+                tensor[:page] = CONSTANTS[fill]
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def no_waits(self) -> Iterator[None]:
         self._waits = True
         try:
             yield
