@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from urllib.request import Request, urlopen
 
 import pytest
+import torch
 
 from tests.signals import hear_all
 from vskipper.cli import main
@@ -150,7 +151,7 @@ def nothing_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-STATIC = ("tiny-llama", "--policy", "static-depth", "--set", "ratio=0.5")
+STATIC = ("tiny-llama", "--policy", "static-depth", "--set", "ratio=0.5", "--device", "cpu")
 
 
 def test_it_is_ready_once_every_scheduler_answers_and_ends_with_the_server(start: Start) -> None:
@@ -170,7 +171,7 @@ def test_it_is_ready_once_every_scheduler_answers_and_ends_with_the_server(start
         "seed": 3,
     }
     assert told["environment"]["SGLANG_EXTERNAL_MODEL_PACKAGE"] == "vskipper.sglang.models"
-    assert "SGLANG_USE_CPU_ENGINE" not in told["environment"]
+    assert told["environment"]["SGLANG_USE_CPU_ENGINE"] == "1"
     served.process.send_signal(signal.SIGTERM)
     assert served.end() == (0, "")
     assert served.nothing_is_left()
@@ -248,10 +249,12 @@ BAD: list[tuple[tuple[str, ...], dict[str, str], str]] = [
     (("--tp-size", "2", *STATIC), {}, "model [vskipper serve]: got --tp-size, expected MODEL before"),
     ((*STATIC, "--set", "ratio=0.6"), {}, "setting [--set]: got ratio twice"),
     ((*STATIC, "--config", "none.json"), {}, "configuration [none.json]: got [Errno 2]"),
-    ((*STATIC, "--config", "list.json"), {}, "configuration [list.json]: got list, expected a JSON object"),
+    ((*STATIC, "--config", "list.json"), {}, "plugin configuration [list.json]: got list, expected a JSON object"),
+    ((*STATIC, "--config", "twice.json"), {}, "plugin configuration [twice.json]: got seed twice in one object"),
     ((*STATIC, "--config", "odd.json"), {}, "unknown key [the options, odd.json]: got ratio"),
     ((*STATIC, "--config", "other.json"), {}, "a key is given twice [settings.ratio]: got 0.5 in the options, 0.25"),
     (STATIC, {"VSKIPPER_CONFIG": '{"policy": "early-exit"}'}, "a key is given twice [policy]: got 'static-depth' in"),
+    ((*STATIC, "--set", "seed=1", "--config", "true.json"), {}, "a key is given twice [settings.seed]: got 1 in"),
     (STATIC, {"VSKIPPER_CONFIG": "none.json"}, "configuration [none.json]: got [Errno 2]"),
     ((*STATIC, "--mode", "fast"), {}, "mode [plugin configuration]: got 'fast', expected dense, routed, by-request"),
     ((*STATIC, "--routed-layers", "2-x"), {}, "routed layers [--routed-layers]: got 2-x"),
@@ -274,6 +277,8 @@ def test_bad_input_is_refused_before_a_server_starts(
 ) -> None:
     (tmp_path / "list.json").write_text("[]")
     (tmp_path / "odd.json").write_text('{"ratio": 0.5}')
+    (tmp_path / "twice.json").write_text('{"seed": 1, "policy": "random-skip", "seed": 2}')
+    (tmp_path / "true.json").write_text('{"settings": {"seed": true}}')
     (tmp_path / "other.json").write_text('{"settings": {"ratio": 0.25}}')
     ended = serve(*arguments, environment=environment)
     assert (ended.code, ended.out) == (2, "")
@@ -282,10 +287,28 @@ def test_bad_input_is_refused_before_a_server_starts(
     assert not (tmp_path / "told.json").exists()
 
 
+def test_a_machine_without_an_accelerator_is_named(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    ended = serve(*STATIC[:-2])
+    told = "vskipper: no device [vskipper serve]: got no accelerator that this torch can use, expected --device cpu"
+    assert ended.code == 2 and ended.errors.startswith(told)
+
+
 def test_the_file_the_options_and_the_environment_add_up(serve: Serve, tmp_path: Path) -> None:
     file = {"policy": "static-depth", "settings": {"ratio": 0.5}, "delta": None, "routed_layers": [2, 3]}
     (tmp_path / "c.json").write_text(json.dumps(file))
-    options = ("--config", "c.json", "--routed-layers", "2-3", "--set", "projector=zero", "--mode", "dense")
+    options = (
+        "--config",
+        "c.json",
+        "--routed-layers",
+        "2-3",
+        "--set",
+        "projector=zero",
+        "--mode",
+        "dense",
+        "--device",
+        "cpu",
+    )
     serve("tiny-llama", *options, environment={"VSKIPPER_CONFIG": '{"seed": 4, "mode": "dense"}'}, exit=1)
     told = json.loads((tmp_path / "told.json").read_text())
     assert json.loads(told["environment"]["VSKIPPER_CONFIG"]) == file | {

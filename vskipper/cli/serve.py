@@ -43,7 +43,7 @@ def serve(
     input and where the policy does not run.
     """
     from vskipper.sglang.launch.arguments import ServerArguments
-    from vskipper.sglang.launch.command import check_model, server_command, server_environment
+    from vskipper.sglang.launch.command import check_device, check_model, server_command, server_environment
     from vskipper.sglang.launch.config import engine_config
     from vskipper.sglang.launch.endpoint import Endpoint
     from vskipper.sglang.launch.process import run_server
@@ -51,14 +51,16 @@ def serve(
     if model.startswith("-"):
         raise InputError("model", where="vskipper serve", got=model, expected="MODEL before SGLang's arguments")
     check_model(model)
+    arguments = ServerArguments.read(context.args)
     options = {"policy": policy, "delta": delta, "mode": mode, "seed": seed, "routed_layers": _layers(routed_layers)}
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if settings:
         given["settings"] = parse_settings(settings)
     asked = engine_config(model, given, config)
-    endpoint = Endpoint(arguments=ServerArguments.read(context.args))
+    endpoint = Endpoint(arguments=arguments)
     environment = server_environment(asked, context.args)
     endpoint.check_free()
+    check_device(arguments)
 
     def ready() -> None:
         endpoint.confirm(asked)

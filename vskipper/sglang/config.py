@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -53,12 +54,7 @@ class EngineConfig:
 
 def parse(text: str, where: str) -> EngineConfig:
     """Read the JSON object; raises InputError for what is no JSON, an unknown key, or one that is missing."""
-    try:
-        raw = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError("plugin configuration", where=where, got=str(error), expected="a JSON object") from error
-    if not isinstance(raw, dict):
-        raise InputError("plugin configuration", where=where, got=type(raw).__name__, expected="a JSON object")
+    raw = read_object(text, where)
     known = [item.name for item in fields(EngineConfig)]
     unknown = sorted(set(raw) - set(known))
     if unknown:
@@ -67,6 +63,24 @@ def parse(text: str, where: str) -> EngineConfig:
         raise InputError("policy", where=where, got="none", expected="a name or package.module:Class")
     layers = raw.get("routed_layers")
     return EngineConfig(**raw | {"routed_layers": tuple(layers) if isinstance(layers, list) else layers})
+
+
+def read_object(text: str, where: str) -> dict[str, Any]:
+    """A JSON object in which no key stands twice; raises InputError for anything else."""
+    try:
+        value = json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise InputError("plugin configuration", where=where, got=error, expected="a JSON object") from error
+    if not isinstance(value, dict):
+        raise InputError("plugin configuration", where=where, got=type(value).__name__, expected="a JSON object")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    twice = sorted(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+    if twice:
+        raise ValueError(f"{', '.join(twice)} twice in one object")
+    return dict(pairs)
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> EngineConfig | None:

@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+import torch
+
 from vskipper.errors import InputError
 from vskipper.models import KNOWN, resolve
 from vskipper.sglang.config import VARIABLE, EngineConfig
@@ -51,6 +53,13 @@ def check_model(model: str) -> None:
         raise InputError(
             "model", where=model, got=got, expected=f"a model's folder, a hub's name or {', '.join(KNOWN)}"
         )
+
+
+def check_device(given: ServerArguments) -> None:
+    """Raises InputError where SGLang would look for an accelerator and find none, long after its start."""
+    if not (given.on_cpu or torch.accelerator.is_available()):
+        got = "no accelerator that this torch can use"
+        raise InputError("no device", where="vskipper serve", got=got, expected="--device cpu, or a GPU")
 
 
 def server_environment(

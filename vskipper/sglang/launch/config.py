@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from vskipper.errors import InputError
 from vskipper.models import KNOWN, default_delta
-from vskipper.sglang.config import VARIABLE, EngineConfig, parse
+from vskipper.sglang.config import VARIABLE, EngineConfig, parse, read_object
 
 OPTIONS: Final = "the options"
 _SETTING: Final = "settings."
@@ -27,7 +27,7 @@ def engine_config(
     inherited = environment.get(VARIABLE, "").strip()
     if inherited:
         is_text = inherited.startswith("{")
-        sources.append((VARIABLE, _parsed(inherited, VARIABLE) if is_text else _read(Path(inherited))))
+        sources.append((VARIABLE, read_object(inherited, VARIABLE) if is_text else _read(Path(inherited))))
     merged = merge(sources)
     if "delta" not in merged and (model in KNOWN or Path(model).is_dir()):
         beside = default_delta(model)
@@ -41,7 +41,7 @@ def merge(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
     for origin, source in sources:
         for key, value in _flat(source).items():
             before, known = found.setdefault(key, (origin, value))
-            if known != value:
+            if json.dumps(known, sort_keys=True) != json.dumps(value, sort_keys=True):
                 got = f"{known!r} in {before}, {value!r} in {origin}"
                 raise InputError("a key is given twice", where=key, got=got, expected="one value")
     merged: dict[str, Any] = {key: value for key, (_, value) in found.items() if not key.startswith(_SETTING)}
@@ -60,16 +60,6 @@ def _flat(source: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return _parsed(file.read_text(encoding="utf-8"), str(file))
+        return read_object(file.read_text(encoding="utf-8"), str(file))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError("configuration", where=file, got=error, expected="a readable JSON file") from error
-
-
-def _parsed(text: str, where: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError("configuration", where=where, got=error, expected="a JSON object") from error
-    if not isinstance(value, dict):
-        raise InputError("configuration", where=where, got=type(value).__name__, expected="a JSON object")
-    return value
