@@ -48,6 +48,11 @@ def test_a_waived_failure_does_not_deny_the_level() -> None:
     assert judged(replace(good_run().with_result("kv.footprint", failed), waivers=WAIVER)).granted
 
 
+def test_a_counter_that_the_level_does_not_name_may_be_zero() -> None:
+    run = good_run().with_result("kv.scale", lambda r: replace(r, counters={**r.counters, "aside": 0}))
+    assert judged(run).granted
+
+
 def test_an_optional_property_may_be_unsupported() -> None:
     assert judged(status("map.layout", Status.UNSUPPORTED)(good_run())).granted
 
