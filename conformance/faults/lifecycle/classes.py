@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Final
 
-from conformance.runtimes.sglang.process import prepare, quiet_imports
+from conformance.runtimes.sglang.process import prepare, quiet_engine
 
 MODULES: Final = {
     "TokenToKVPoolAllocator": "sglang.srt.mem_cache.allocator",
@@ -18,5 +18,5 @@ def __getattr__(name: str) -> Any:
     if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     prepare()
-    with quiet_imports():
+    with quiet_engine():
         return getattr(import_module(MODULES[name]), name)

@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from conformance.runtimes.sglang.arguments import server_arguments
-from conformance.runtimes.sglang.process import prepare_groups, publish, quiet_imports
+from conformance.runtimes.sglang.process import prepare_groups, publish, quiet_engine
 from conformance.runtimes.sglang.seat import Seat
 from properties.runtime import Model
 from vskipper.errors import InputError
@@ -35,7 +35,7 @@ def build(model: Model, seat: Seat) -> Built:
         raise InputError("model folder", where=f"model {model.name}", got="none", expected="a Hugging Face folder")
     # the policy is a stand-in: each session sets its own for its passes
     config = EngineConfig(policy="static-depth", settings={"ratio": 0.0}, routed_layers=model.routed_layers)
-    with mock.patch.dict(os.environ, config.environment()), quiet_imports():
+    with mock.patch.dict(os.environ, config.environment()), quiet_engine():
         built = _build(model, seat)
     if not hasattr(built.runner.model, "vskipper"):
         got = type(built.runner.model).__module__

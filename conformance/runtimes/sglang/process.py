@@ -34,8 +34,8 @@ def use_device(device: str = "cpu") -> None:
 
 
 @contextmanager
-def quiet_imports() -> Iterator[None]:
-    """SGLang's imports warn of what this machine lacks."""
+def quiet_engine() -> Iterator[None]:
+    """While it is imported, built or captured, SGLang warns of what is not this project's to change."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -43,7 +43,7 @@ def quiet_imports() -> Iterator[None]:
 
 def prepare() -> None:
     """Have SGLang import on the process's device and take vSkipper's model classes."""
-    with quiet_imports():
+    with quiet_engine():
         if _device[0] == "cpu":
             prepare_process()
         use_models()

@@ -11,7 +11,7 @@ from conformance.runtimes.sglang.build import build
 from conformance.runtimes.sglang.engine import Engine
 from conformance.runtimes.sglang.graphs.record import Padding, Recorder, around
 from conformance.runtimes.sglang.graphs.tape import StaticTape
-from conformance.runtimes.sglang.process import prepare, quiet_imports, remember
+from conformance.runtimes.sglang.process import prepare, quiet_engine, remember
 from conformance.runtimes.sglang.seat import Seat
 from properties.runtime import Model
 from vskipper.policy import SkipPolicy
@@ -53,7 +53,7 @@ def build_graphs(model: Model, seat: Seat, policy: SkipPolicy, *, forced: bool) 
                 tape.play_captured(size)
             return original(graphs, capture, runner, size, *more, **named)
 
-        with quiet_imports():
+        with quiet_engine():
             backend = import_module(BACKEND).FullCudaGraphBackend
         stack.enter_context(around(process, "start", started))
         stack.enter_context(around(RoutedGraphs, "capture", captured))

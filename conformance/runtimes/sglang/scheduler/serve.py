@@ -14,7 +14,7 @@ from unittest import mock
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from conformance.runtimes.sglang.process import forget_buffers
+from conformance.runtimes.sglang.process import forget_buffers, quiet_engine
 from properties.lifecycle.engine import Served
 from properties.runtime import Model
 from vskipper.models import default_delta
@@ -43,7 +43,8 @@ def serve(runner: Any, model: Model, served: Served) -> None:
     if module.vskipper is not None and module.vskipper.graphs is not None:
         # warming up writes to the slots that stand in the buffers: in those of a new runner the dummy one does
         forget_buffers()
-        runner.init_decode_cuda_graph()
+        with quiet_engine():
+            runner.init_decode_cuda_graph()
 
 
 def config_of(model: Model, served: Served) -> EngineConfig:
