@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from conformance.faults.lifecycle.make import lifecycle_fault
 from vskipper.policy import Phase
 from vskipper.sglang.passes import PassPlan
@@ -152,12 +154,14 @@ def _nudged(change: Callable[[Any, Any], None]) -> Any:
     return patch
 
 
-def _one_ulp_of_logits(output: Any, forward_batch: Any) -> None:
-    output.next_token_logits *= 1 + 2**-20
+def _ulps_of_logits(output: Any, forward_batch: Any) -> None:
+    logits = output.next_token_logits
+    logits *= 1 + 8 * torch.finfo(logits.dtype).eps
 
 
-def _one_ulp_of_keys(output: Any, forward_batch: Any) -> None:
-    kv_pool(forward_batch).k_buffer[0][forward_batch.out_cache_loc] *= 1 + 2**-22
+def _ulps_of_keys(output: Any, forward_batch: Any) -> None:
+    keys = kv_pool(forward_batch).k_buffer[0]
+    keys[forward_batch.out_cache_loc] *= 1 + 2 * torch.finfo(keys.dtype).eps
 
 
 SERVING = "vskipper.sglang.process:Serving"
@@ -200,7 +204,7 @@ FAULTS = (
         title="a dense pass's logits are scaled by a rounding",
         source="a gate's weight of 1 that is multiplied in",
         seam=FORWARD,
-        patch=_nudged(_one_ulp_of_logits),
+        patch=_nudged(_ulps_of_logits),
         killer="mode.dense",
         reason="request_differs",
         quiet=("life.slots", "mode.fixed"),
@@ -210,7 +214,7 @@ FAULTS = (
         title="a dense pass's K are off by a rounding at one layer",
         source="sglang#18818",
         seam=FORWARD,
-        patch=_nudged(_one_ulp_of_keys),
+        patch=_nudged(_ulps_of_keys),
         killer="mode.dense",
         reason="kv_differs",
         quiet=("life.slots", "mode.fixed"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,6 +27,16 @@ def _with(**changed: Callable[[Tensor], Tensor]) -> Any:
 
 def _count(like: Tensor) -> Tensor:
     return torch.arange(like.numel(), device=like.device)
+
+
+def _told_numbers(original: Any) -> Any:
+    """The policy alone is told: rows are still rotated as their positions ask."""
+
+    def broken(policy: Any, layers: Any, rows: RowBatch, *arguments: Any, **keywords: Any) -> Any:
+        told = replace(rows, positions=_count(rows.positions))
+        return replace(original(policy, layers, told, *arguments, **keywords), positions=rows.positions)
+
+    return broken
 
 
 def _other_order(original: Any) -> Any:
@@ -94,8 +105,8 @@ FAULTS = (
         id="positions-of-pass",
         title="the policy is given the row's number in the pass for its position",
         source="kekzl/imp#692",
-        seam=ROWS,
-        patch=_with(positions=_count),
+        seam="vskipper.sglang.decoder:open_pass",
+        patch=_told_numbers,
         killer="life.alone",
         reason="wrong_route",
         quiet=QUIET,

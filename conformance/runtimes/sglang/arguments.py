@@ -9,8 +9,9 @@ from typing import Any, Final
 from conformance.runtimes.sglang.process import forget_buffers, free_port
 from conformance.runtimes.sglang.seat import Seat
 
-# of the machine's memory; several engines share a GPU
-MEMORY: Final = {"cpu": 0.5, "cuda": 0.05}
+# of the memory that is free at the start. The pool's size is asked for in tokens; what other engines of a shared GPU
+# take in the meantime must not look as if this one's weights had taken it
+MEMORY: Final = 0.5
 
 
 def server_arguments(seat: Seat, **wanted: Any) -> Any:
@@ -21,7 +22,7 @@ def server_arguments(seat: Seat, **wanted: Any) -> Any:
     known = inspect.signature(server_args).parameters
     arguments = server_args(
         **{name: value for name, value in seat.arguments().items() if name in known},
-        mem_fraction_static=MEMORY[seat.device],
+        mem_fraction_static=MEMORY,
         skip_tokenizer_init=True,
         nccl_port=free_port(),
         log_level="error",
