@@ -58,7 +58,7 @@ class SubjectSpec:
 
 def build_subject(spec: SubjectSpec) -> Subject:
     """Raises InputError for whatever is wrong with the model, the delta, the policy or its settings."""
-    runtime = open_runtime(spec.runtime, spec.attention_backend)
+    runtime = open_runtime(spec.runtime, spec.attention_backend, spec.dtype)
     model, _ = open_model(spec.model, spec.delta, dtype_of(spec.dtype))
     make_policy = _policy_maker(spec.model, spec.delta, spec.policy, json.dumps(dict(spec.settings), sort_keys=True))
     make_policy(model.dtype, runtime.capabilities.device)
@@ -112,8 +112,8 @@ def dtype_of(name: str) -> torch.dtype:
 
 
 @cache
-def open_runtime(name: str, attention_backend: str | None = None) -> Runtime:
-    """The runtime under test of that name; imported here, since each brings its own world."""
+def open_runtime(name: str, attention_backend: str | None = None, dtype: str = "float32") -> Runtime:
+    """The runtime under test of that name, for a model in `dtype`; imported here, since each brings its own world."""
     if attention_backend is not None and not name.startswith("sglang"):
         expected = "none, which only sglang takes"
         raise InputError("attention backend", where=f"runtime {name}", got=attention_backend, expected=expected)
@@ -130,7 +130,7 @@ def open_runtime(name: str, attention_backend: str | None = None) -> Runtime:
         from conformance.runtimes.sglang.seat import Seat, check_backend
 
         device = "cuda" if name == "sglang-cuda" else "cpu"
-        seat = Seat(device=device, attention_backend=check_backend(device, attention_backend))
+        seat = Seat(device=device, attention_backend=check_backend(device, attention_backend), dtype=dtype)
         return SGLangRuntime(name=name, seat=seat)
     if name == "server":
         from conformance.runtimes.sglang.server.runtime import ServerRuntime

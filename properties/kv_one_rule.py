@@ -73,4 +73,5 @@ KV_ONE_RULE = Property(
     check=check,
     counters=("exchanged_rows", "converted_rows"),
     examples=60,
+    unsupported=lambda subject: None if len(subject.runtime.capabilities.kv_dtypes) > 1 else "a second KV dtype",
 )

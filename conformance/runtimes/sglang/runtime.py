@@ -19,12 +19,9 @@ from properties.runtime import Mode, Model, RuntimeCapabilities, Session
 from reference.plan import PoolLayout
 from vskipper.errors import InputError
 
-# what --kv-cache-dtype can ask for on a CPU
-KV_DTYPES = (None, "bfloat16", "float8_e4m3fn")
-# BLAS on a CPU may compute a row otherwise in a batch of another size
-CAPABILITIES = RuntimeCapabilities(row_invariant=False, same_kernels=True, kv_scales=False, kv_dtypes=KV_DTYPES)
-CUDA_CAPABILITIES = RuntimeCapabilities(
-    row_invariant=False, same_kernels=True, kv_scales=False, kv_dtypes=(None, "float8_e4m3fn"), device="cuda"
+# BLAS may compute a row otherwise in a batch of another size
+CAPABILITIES = RuntimeCapabilities(
+    row_invariant=False, same_kernels=True, kv_scales=False, kv_dtypes=CPU_SEAT.kv_dtypes
 )
 
 
@@ -41,12 +38,9 @@ class SGLangRuntime:
 
     @property
     def capabilities(self) -> RuntimeCapabilities:
-        if self.seat.device == "cpu":
-            return CAPABILITIES
-        if self.seat.attention_backend == "flashinfer":
-            # its prefill reads on into the next request's rows and multiplies what it finds by zero
-            return replace(CUDA_CAPABILITIES, fills=("zero", "old"))
-        return CUDA_CAPABILITIES
+        here = replace(CAPABILITIES, device=self.seat.device, kv_dtypes=self.seat.kv_dtypes)
+        # its prefill reads on into the next request's rows and multiplies what it finds by zero
+        return replace(here, fills=("zero", "old")) if self.seat.attention_backend == "flashinfer" else here
 
     @property
     def lifecycle(self) -> LifecycleEngine:

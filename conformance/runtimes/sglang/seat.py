@@ -22,13 +22,23 @@ GRAPH_SIZES: Final = (1, 2, 4, 8)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
     """page_size: of the engine's own pool. graphs: batch sizes that are captured; none: everything runs eagerly.
-    kv_dtype: of K and V in the pool, where it is not the model's; on a GPU its attention kernels are chosen by it."""
+    kv_dtype: of K and V in the pool, where it is not the model's; on a GPU its attention kernels are chosen by it.
+    dtype: the model's, as torch names it."""
 
     device: str = "cpu"
     attention_backend: str = CPU_BACKEND
     page_size: int = 1
     graphs: tuple[int, ...] = ()
     kv_dtype: str | None = None
+    dtype: str = "float32"
+
+    @property
+    def kv_dtypes(self) -> tuple[str | None, ...]:
+        """What --kv-cache-dtype can ask for here, None for the model's own."""
+        if self.device == "cpu":
+            return (None, "bfloat16", "float8_e4m3fn")
+        # over 8-bit K and V fa3 gives bfloat16 whatever the model's dtype, which SGLang hands on as it is
+        return (None,) if (self.attention_backend, self.dtype) == ("fa3", "float16") else (None, "float8_e4m3fn")
 
     def arguments(self) -> dict[str, Any]:
         """The server arguments that put an engine here."""
