@@ -44,10 +44,13 @@ KERNEL_PROPERTIES = frozenset(
     }
 )
 CUDA_VARIANTS = tuple(Variant(runtime="sglang-cuda", model=model) for model in SMALL_MODELS)
+# a server takes half a minute to start, and its memory
+SERVER_VARIANTS = (Variant(runtime="server", model="tiny-llama"),)
 # each case runs a whole engine, and one runtime brings one
 LIFECYCLE_VARIANTS: Mapping[str, tuple[Variant, ...]] = {
     "sglang": tuple(Variant(runtime="sglang", model=model) for model in TINY_MODELS),
     "sglang-cuda": CUDA_VARIANTS,
+    "server": SERVER_VARIANTS,
 }
 VARIANTS: Mapping[str, tuple[Variant, ...]] = {
     "torch": (
@@ -59,8 +62,7 @@ VARIANTS: Mapping[str, tuple[Variant, ...]] = {
         for name in ("triton", "reference", "sglang")
     },
     "sglang-cuda": CUDA_VARIANTS,
-    # a server takes half a minute to start, and its memory
-    "server": (Variant(runtime="server", model="tiny-llama"),),
+    "server": SERVER_VARIANTS,
 }
 
 

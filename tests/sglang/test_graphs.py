@@ -17,8 +17,9 @@ from vskipper.policy import RowBatch
 from vskipper.sglang.graphs.buffers import CapturedPass, GraphBuffers
 from vskipper.sglang.graphs.metadata import FILE, VariantMetadata
 from vskipper.sglang.graphs.runner import RoutedGraphs
-from vskipper.sglang.graphs.variant import Variant, current_variant
+from vskipper.sglang.graphs.variant import Variant, current_variant, using
 from vskipper.sglang.passes import Attempt, PassPlan, current_pass, published
+from vskipper.sglang.seams.decode_runner import FiledGraphs
 
 LAYERS = 3
 
@@ -31,11 +32,22 @@ class Runner:
         self.capture_bs, self.max_bs, self.device = [1, 2, 4], 4, "cpu"
         self.captured: list[tuple[int, Variant, str]] = []
         self.replayed: list[tuple[Variant, Any]] = []
+        self.graphs: dict[int, str] = {}
+        self.output_buffers: dict[int, str] = {}
 
     def capture(self, size: int) -> None:
         source = type(current_pass()).__name__
         self.captured.append((size, current_variant(), source))
         getattr(self.attn_backend, FILE)[size] = (size, current_variant())
+
+    def capture_filed(self, size: int) -> tuple[str, str]:
+        """As a runner that files what comes back under the size alone."""
+        self.capture(size)
+        return f"{current_variant()} graph", f"{current_variant()} outputs"
+
+    def replay_filed(self, forward_batch: Any) -> Any:
+        self.execute(forward_batch)
+        return self.graphs[4], self.output_buffers[4]
 
     def execute(self, forward_batch: Any) -> str:
         size = min(size for size in self.capture_bs if size >= forward_batch.batch_size)
@@ -117,6 +129,26 @@ def test_replays_in_any_order_see_their_own_plan() -> None:
         replay(runner, graphs, batch, 3)
     plans = [Variant.ROUTED, Variant.DENSE, Variant.DENSE, Variant.ROUTED]
     assert runner.replayed == [(variant, (4, variant)) for variant in plans]
+
+
+def test_a_runner_that_files_a_graph_by_its_size_is_shown_the_variant_s() -> None:
+    runner, filed = Runner(), FiledGraphs(RoutedGraphs(LAYERS, lambda: 1 << 40))
+    runner.graphs[4], runner.output_buffers[4] = filed.capture(Runner.capture_filed, runner, 4)
+    for batch, variant in ((Batch([1, 2, 3]), Variant.ROUTED), (None, Variant.DENSE), (Batch(None), Variant.DENSE)):
+        with published(batch):
+            found = filed.replay(Runner.replay_filed, runner, forward_batch(3))
+        assert found == (f"{variant} graph", f"{variant} outputs")
+    assert runner.graphs == {4: "dense graph"} and runner.output_buffers == {4: "dense outputs"}
+
+
+def test_a_capture_in_the_middle_of_a_routed_pass_is_dense_first() -> None:
+    runner, graphs = Runner(), RoutedGraphs(LAYERS, lambda: 1 << 40)
+    with published(Batch([1])), using(Variant.ROUTED):
+        graphs.capture(Runner.capture, runner, 4)
+    assert [entry[1:] for entry in runner.captured] == [
+        (Variant.DENSE, "NoneType"),
+        (Variant.ROUTED, "CapturedPass"),
+    ]
 
 
 def test_static_buffers_of_a_backend_are_shared_between_the_files() -> None:

@@ -177,6 +177,11 @@ BETWEEN: list[tuple[str, str, Files]] = [
             OLD, LLAMA, "def forward_prepare_native(self, positions, hidden_states)", "def forward(self, positions)"
         ),
     ),
+    (
+        "decode-runner",
+        "batch-sizes-early",
+        edited(OLD, "srt/model_executor/cuda_graph_runner.py", "self.attn_backend = ", ""),
+    ),
     ("graph-key", "label", edited(NEW, KEY, "    attention_variant: str = None\n", "")),
     ("graph-key", "label-dsa-variant", edited(NEW, KEY, "attention_variant", "dsa_variant")),
     (

@@ -58,7 +58,11 @@ OLDER = {
     ("graph-key", "label-dsa-variant", "label"),
     ("flashinfer-metadata", "wrappers-made-apart", "wrappers"),
 }
-UNSERVED = {("chunk-resumption", "by-insertion"), ("fa3-metadata", "lengths")}
+UNSERVED = {
+    ("chunk-resumption", "by-insertion"),
+    ("decode-runner", "batch-sizes-early"),
+    ("fa3-metadata", "lengths"),
+}
 
 
 def test_no_name_can_change_unseen() -> None:

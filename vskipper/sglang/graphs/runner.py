@@ -38,22 +38,24 @@ class RoutedGraphs:
         self.left_out: set[int] = set()
         self.taken = 0
 
-    def capture(self, original: Callable[..., Any], runner: Any, size: int, *arguments: Any, **keywords: Any) -> None:
+    def capture(self, original: Callable[..., Any], runner: Any, size: int, *arguments: Any, **keywords: Any) -> Any:
         """Around the capture of one size: the engine's graph first, then the routed one, where there is room for it.
-        Batches of a size without one run dense."""
+        Batches of a size without one run dense. Returns what the first capture did."""
         self._metadata.use(runner.attn_backend, Variant.DENSE)
         whole = self._free()
-        original(runner, size, *arguments, **keywords)
+        with using(Variant.DENSE), published(None):
+            dense = original(runner, size, *arguments, **keywords)
         left = self._free()
         if left < ROOM + FACTOR * max(0, whole - left):
             self.left_out.add(size)
             logger.warning("vskipper: no routed graph for %d rows: %d MiB of GPU memory are left", size, left >> 20)
-            return
+            return dense
         source = CapturedPass(buffers=self.allocated(runner))
         with self._metadata.using(runner.attn_backend, Variant.ROUTED), using(Variant.ROUTED), published(source):
             original(runner, size, *arguments, **keywords)
         self.taken += max(0, left - self._free())
         self.sizes.add(size)
+        return dense
 
     def facts(self) -> dict[str, Any]:
         """What /server_info says of them; JSON values."""

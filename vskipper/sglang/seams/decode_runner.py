@@ -1,23 +1,35 @@
-"""The engine's decode graph runner: the key of a graph, the capture of one size, and a replay."""
+"""The engine's decode graph runner: the key or file of a graph, the capture of one size, and a replay."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
 from vskipper.sglang.graphs.runner import RoutedGraphs
 from vskipper.sglang.graphs.variant import Variant, current_variant
 from vskipper.sglang.seams.wrap import rewrap
 
+PACKAGE: Final = "sglang.srt.model_executor"
+# attributes in which an older runner files a size's graph and outputs
+FILES: Final = ("graphs", "output_buffers")
+
 
 def install(graphs: RoutedGraphs) -> None:
-    """Give every captured size a second graph under a key of its own."""
-    from sglang.srt.model_executor.runner.decode_cuda_graph_runner import DecodeCudaGraphRunner
-
-    rewrap(DecodeCudaGraphRunner, "_make_graph_key", _variant_key)
-    rewrap(DecodeCudaGraphRunner, "capture_one_shape", graphs.capture)
-    rewrap(DecodeCudaGraphRunner, "execute", graphs.execute)
+    """Give every captured size a second graph, under a key or in a file of its own."""
+    try:
+        runner = import_module(f"{PACKAGE}.runner.decode_cuda_graph_runner").DecodeCudaGraphRunner
+    except ModuleNotFoundError:
+        filed = FiledGraphs(graphs)
+        runner = import_module(f"{PACKAGE}.cuda_graph_runner").CudaGraphRunner
+        rewrap(runner, "capture_one_batch_size", filed.capture)
+        rewrap(runner, "replay", filed.replay)
+    else:
+        rewrap(runner, "_make_graph_key", _variant_key)
+        rewrap(runner, "capture_one_shape", graphs.capture)
+        rewrap(runner, "execute", graphs.execute)
 
 
 def _variant_key(original: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
@@ -25,3 +37,44 @@ def _variant_key(original: Callable[..., Any], *arguments: Any, **keywords: Any)
     if current_variant() == Variant.DENSE:
         return key
     return replace(key, variant_label=f"{key.variant_label or ''}vskipper")
+
+
+class FiledGraphs:
+    """Around a runner that knows a graph by its size alone, and files what capturing one returns: the graph and its
+    outputs. Those of the routed variant are filed here, and stand in the runner's place while one is replayed."""
+
+    def __init__(self, graphs: RoutedGraphs) -> None:
+        self._graphs = graphs
+        self._files: dict[str, dict[int, Any]] = {name: {} for name in FILES}
+
+    def capture(self, original: Callable[..., Any], runner: Any, size: int, *arguments: Any, **keywords: Any) -> Any:
+        """Around the capture of one size; the dense graph's answer, which the runner files."""
+
+        def filing(*given: Any, **named: Any) -> Any:
+            captured = original(*given, **named)
+            if current_variant() == Variant.ROUTED:
+                for name, value in zip(FILES, captured, strict=True):
+                    self._files[name][size] = value
+            return captured
+
+        return self._graphs.capture(filing, runner, size, *arguments, **keywords)
+
+    def replay(self, original: Callable[..., Any], runner: Any, *arguments: Any, **keywords: Any) -> Any:
+        """Around a replay."""
+
+        def from_file(*given: Any, **named: Any) -> Any:
+            if current_variant() == Variant.DENSE:
+                return original(*given, **named)
+            with self._in_place(runner):
+                return original(*given, **named)
+
+        return self._graphs.execute(from_file, runner, *arguments, **keywords)
+
+    @contextmanager
+    def _in_place(self, runner: Any) -> Iterator[None]:
+        own = {name: getattr(runner, name) for name in FILES}
+        vars(runner).update(self._files)
+        try:
+            yield
+        finally:
+            vars(runner).update(own)

@@ -25,7 +25,13 @@ from vskipper.sglang.seams.cache import FUNCTION
 from vskipper.sglang.seams.wrap import MARK
 
 # classes that the plugin's seams stand on
-SEAMED = ("Scheduler", "Req", "DecodeCudaGraphRunner", *(name for _, name, _ in prefill_runner.RUNNERS))
+SEAMED = (
+    "Scheduler",
+    "Req",
+    "DecodeCudaGraphRunner",
+    "CudaGraphRunner",
+    *(name for _, name, _ in prefill_runner.RUNNERS),
+)
 
 
 def serve(runner: Any, model: Model, served: Served) -> None:

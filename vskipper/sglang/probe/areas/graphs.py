@@ -48,6 +48,13 @@ SEAMS: Final = (
             "batch-sizes",
             takes(RUNNER, "CudaGraphRunner.capture_one_batch_size", "self", "bs", "forward"),
             takes(RUNNER, "CudaGraphRunner.replay", "self", "forward_batch"),
+            has(RUNNER, "CudaGraphRunner.__init__", "attn_backend", "capture_bs", "max_bs", "graphs", "output_buffers"),
+            mentions(RUNNER, "self.graphs[graph_key].replay()", "self.output_buffers[graph_key]"),
+        ),
+        shape(
+            "batch-sizes-early",
+            takes(RUNNER, "CudaGraphRunner.capture_one_batch_size", "self", "bs", "forward"),
+            takes(RUNNER, "CudaGraphRunner.replay", "self", "forward_batch"),
             served=False,
         ),
     ),
@@ -66,7 +73,6 @@ SEAMS: Final = (
             "batch-size",
             has(RUNNER, "CudaGraphRunner.__init__", "graphs"),
             lacks(RUNNER, mention="variant_label"),
-            served=False,
         ),
     ),
     needed_for_graphs(
