@@ -12,6 +12,7 @@ from torch import Tensor
 from conformance.faults.graph.make import Frozen, graph_fault
 from vskipper.cohort import CohortPlan
 from vskipper.policy import Route
+from vskipper.sglang.graphs.variant import Variant
 from vskipper.sglang.passes import PassPlan
 
 PLAN = "vskipper.sglang.graphs.buffers:CapturedPass.plan"
@@ -59,7 +60,7 @@ def _rows_changed(change: Callable[[Any], Any]) -> Any:
 
 
 def _one_key(original: Any) -> Any:
-    return lambda engine, *arguments, **keywords: engine(*arguments, **keywords)
+    return lambda: Variant.DENSE
 
 
 FAULTS = (
@@ -115,7 +116,7 @@ FAULTS = (
         id="graph-one-key",
         title="the routed graph of a size is filed where the dense one was",
         source="second capture overwrites the first",
-        seam="vskipper.sglang.seams.decode_runner:_variant_key",
+        seam="vskipper.sglang.seams.decode_runner:current_variant",
         patch=_one_key,
         killer="graph.outputs",
         reason="wrong_hidden",

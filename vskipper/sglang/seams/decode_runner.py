@@ -41,20 +41,20 @@ def _variant_key(original: Callable[..., Any], *arguments: Any, **keywords: Any)
 
 class FiledGraphs:
     """Around a runner that knows a graph by its size alone, and files what capturing one returns: the graph and its
-    outputs. Those of the routed variant are filed here, and stand in the runner's place while one is replayed."""
+    outputs. Each variant's are filed here, and stand in the runner's place while one is replayed."""
 
     def __init__(self, graphs: RoutedGraphs) -> None:
         self._graphs = graphs
-        self._files: dict[str, dict[int, Any]] = {name: {} for name in FILES}
+        self._files: dict[Variant, dict[str, dict[int, Any]]] = {}
 
     def capture(self, original: Callable[..., Any], runner: Any, size: int, *arguments: Any, **keywords: Any) -> Any:
-        """Around the capture of one size; the dense graph's answer, which the runner files."""
+        """Around the capture of one size; the dense graph's answer, which the runner files as well."""
 
         def filing(*given: Any, **named: Any) -> Any:
             captured = original(*given, **named)
-            if current_variant() == Variant.ROUTED:
-                for name, value in zip(FILES, captured, strict=True):
-                    self._files[name][size] = value
+            file = self._files.setdefault(current_variant(), {name: {} for name in FILES})
+            for name, value in zip(FILES, captured, strict=True):
+                file[name][size] = value
             return captured
 
         return self._graphs.capture(filing, runner, size, *arguments, **keywords)
@@ -63,8 +63,6 @@ class FiledGraphs:
         """Around a replay."""
 
         def from_file(*given: Any, **named: Any) -> Any:
-            if current_variant() == Variant.DENSE:
-                return original(*given, **named)
             with self._in_place(runner):
                 return original(*given, **named)
 
@@ -73,7 +71,7 @@ class FiledGraphs:
     @contextmanager
     def _in_place(self, runner: Any) -> Iterator[None]:
         own = {name: getattr(runner, name) for name in FILES}
-        vars(runner).update(self._files)
+        vars(runner).update(self._files[current_variant()])
         try:
             yield
         finally:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
+from conformance.runtimes.sglang.around import around
 from conformance.runtimes.sglang.build import build
 from conformance.runtimes.sglang.engine import Engine
-from conformance.runtimes.sglang.graphs.record import Padding, Recorder, around
+from conformance.runtimes.sglang.graphs.hooks import capturing
+from conformance.runtimes.sglang.graphs.record import Padding, Recorder
 from conformance.runtimes.sglang.graphs.tape import StaticTape
-from conformance.runtimes.sglang.process import prepare, quiet_engine, remember
+from conformance.runtimes.sglang.process import prepare, remember
 from conformance.runtimes.sglang.seat import Seat
 from properties.runtime import Model
 from vskipper.policy import SkipPolicy
@@ -19,8 +20,6 @@ from vskipper.sglang import process
 from vskipper.sglang.graphs.buffers import CapturedPass
 from vskipper.sglang.graphs.runner import RoutedGraphs
 from vskipper.sglang.seams import decode_runner
-
-BACKEND = "sglang.srt.model_executor.runner_backend.full_cuda_graph_backend"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +52,10 @@ def build_graphs(model: Model, seat: Seat, policy: SkipPolicy, *, forced: bool) 
                 tape.play_captured(size)
             return original(graphs, capture, runner, size, *more, **named)
 
-        with quiet_engine():
-            backend = import_module(BACKEND).FullCudaGraphBackend
         stack.enter_context(around(process, "start", started))
         stack.enter_context(around(RoutedGraphs, "capture", captured))
         stack.enter_context(around(CapturedPass, "plan", recorder.plan))
-        stack.enter_context(around(backend, "capture_one", recorder.capture_one))
+        stack.enter_context(capturing(recorder))
         built = build(model, seat)
     runner = built.runner
     restore = remember(built.arguments)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
@@ -57,10 +56,8 @@ class Recorder:
         self._streams: list[Tensor] = []
         self._runs: list[RoutedPass] = []
 
-    def capture_one(
-        self, original: Callable[..., None], backend: Any, key: Any, forward: Callable[[], Any], *rest: Any, **more: Any
-    ) -> None:
-        """Around the capture of one graph."""
+    def capture(self, key: Any, forward: Callable[[], Any], original: Callable[[Callable[[], Any]], Any]) -> Any:
+        """Around the capture of one graph, which `original` does of what it is handed."""
         variant, source = current_variant(), current_pass()
         attention = attention_backend()
         planned = attention.forward_metadata
@@ -76,15 +73,19 @@ class Recorder:
                 return self._executed(forward)
 
         self._twins[key] = twin
-        original(backend, key, noted, *rest, **more)
+        return original(noted)
 
-    def replay(self, original: Callable[..., Any], backend: Any, key: Any, *rest: Any, **more: Any) -> Any:
+    def replay(self, key: Any, original: Callable[[], Any]) -> Any:
         """Around a replay, or in its place."""
         if self.twin:
             self.last = self._twins[key]()
             return self.last.output
         self.last = self._records[key]
-        return original(backend, key, *rest, **more)
+        return original()
+
+    def outputs(self, key: Any) -> Any:
+        """The engine's, as that graph leaves them."""
+        return self._records[key].output
 
     def plan(self, original: Callable[..., PassPlan], source: CapturedPass, *arguments: Any) -> PassPlan:
         """Around the plan of a captured pass: its evidence is kept whole."""
@@ -109,15 +110,3 @@ class Recorder:
 def attention_backend() -> Any:
     """Of the forward pass that is under way."""
     return import_module("sglang.srt.model_executor.forward_context").get_attn_backend()
-
-
-@contextmanager
-def around(owner: Any, name: str, wrapper: Callable[..., Any]) -> Iterator[None]:
-    """While it lasts, owner.name calls `wrapper` with what it was."""
-    original = getattr(owner, name)
-
-    def wrapped(*arguments: Any, **keywords: Any) -> Any:
-        return wrapper(original, *arguments, **keywords)
-
-    with mock.patch.object(owner, name, wrapped):
-        yield

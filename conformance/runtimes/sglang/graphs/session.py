@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from conformance.runtimes.sglang.graphs.build import BACKEND, GraphBuilt
-from conformance.runtimes.sglang.graphs.record import around
+from conformance.runtimes.sglang.around import around
+from conformance.runtimes.sglang.graphs.build import GraphBuilt
+from conformance.runtimes.sglang.graphs.hooks import replaying
 from conformance.runtimes.sglang.padding import FILLS
 from conformance.runtimes.sglang.pool import raw
 from conformance.runtimes.sglang.session import with_evidence
@@ -90,9 +90,8 @@ class GraphPasses:
         recorder = self._built.recorder
         recorder.twin = way == "twin"
         recorder.last = None
-        backend = import_module(BACKEND).FullCudaGraphBackend
         with ExitStack() as stack:
-            stack.enter_context(around(backend, "replay", recorder.replay))
+            stack.enter_context(replaying(recorder))
             stack.enter_context(around(CapturedPass, "plan", recorder.plan))
             if self._waits:
                 stack.enter_context(around(RoutedGraphs, "execute", _without_waits))

@@ -50,7 +50,7 @@ def serve(runner: Any, model: Model, served: Served) -> None:
         # warming up writes to the slots that stand in the buffers: in those of a new runner the dummy one does
         forget_buffers()
         with quiet_engine():
-            runner.init_decode_cuda_graph()
+            (getattr(runner, "init_decode_cuda_graph", None) or runner.init_device_graphs)()
 
 
 def config_of(model: Model, served: Served) -> EngineConfig:
