@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from vskipper.kernels.gpu import check_gpu
 from vskipper.sglang.config import EngineConfig
 from vskipper.sglang.policy import open_policy
 from vskipper.sglang.refusals import refuse_unsupported
@@ -18,7 +19,9 @@ def install_checks(config: EngineConfig) -> None:
 
 
 def check(config: EngineConfig, resolved: Any) -> None:
-    """Raises InputError for an argument, a model, a delta or a policy that cannot be served together."""
+    """Raises InputError for an argument, a GPU, a model, a delta or a policy that cannot be served together."""
+    if str(resolved.device).startswith("cuda"):
+        check_gpu("--device cuda")
     model_config = read_model_config(resolved)
     refuse_unsupported(resolved, model_config)
     open_policy(config, resolved.model_path, model_config, dtype=torch.float32)

@@ -5,6 +5,7 @@ Several engines share this process, and one of them is current; what differs bet
 
 from __future__ import annotations
 
+import os
 import socket
 import warnings
 from collections.abc import Callable, Iterator
@@ -30,6 +31,9 @@ def use_device(device: str = "cpu") -> None:
     """Have engines of this process run on the device; imports nothing. Raises InputError where there is no SGLang."""
     if find_spec("sglang") is None:
         raise InputError("SGLang", where="runtime sglang", got="not installed", expected="a package sglang to import")
+    if device == "cuda":
+        # its own check of the slots that a pass reads and writes
+        os.environ.setdefault("SGLANG_ENABLE_ASYNC_ASSERT", "1")
     _device[0] = device
 
 

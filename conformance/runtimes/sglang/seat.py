@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
 
-import torch
-
 from vskipper.errors import InputError
+from vskipper.kernels.gpu import check_gpu
 
 CPU_BACKEND: Final = "torch_native"
 # by name, with the package that each needs beside the engine
@@ -65,12 +64,11 @@ CPU_SEAT: Final = Seat()
 
 
 def check_backend(device: str, attention_backend: str | None) -> str:
-    """The backend to use on the device; raises InputError where there is no such device or backend."""
+    """The backend to use on the device; raises InputError where there is no such device or backend, or
+    a GPU too old."""
     if device == "cpu":
         return _known("cpu", attention_backend or CPU_BACKEND, (CPU_BACKEND,))
-    if not torch.cuda.is_available():
-        got = "a torch without CUDA" if torch.version.cuda is None else "no GPU"
-        raise InputError("no CUDA device", where="--device cuda", got=got, expected="a GPU that torch can use")
+    check_gpu("--device cuda")
     name = _known("cuda", attention_backend or "triton", tuple(CUDA_BACKENDS))
     if find_spec(CUDA_BACKENDS[name]) is None:
         expected = f"the package {CUDA_BACKENDS[name]}"

@@ -12,6 +12,7 @@ from conformance.runtimes.forced import ForcedPolicy
 from conformance.runtimes.refusals import check_plan
 from conformance.runtimes.sglang.build import REQUESTS
 from conformance.runtimes.sglang.engine import Engine
+from conformance.runtimes.sglang.gpu import check_gpu_state
 from conformance.runtimes.sglang.padding import marked_maps, padded
 from conformance.runtimes.sglang.pool import raw
 from conformance.runtimes.sglang.streams import recorded, stacked
@@ -40,6 +41,8 @@ class SGLangSession:
 
     def close(self) -> None:
         self._pool = None
+        if str(self._device).startswith("cuda"):
+            check_gpu_state()
 
     def step(self, plan: StepPlan, tape: TapePlan | None = None) -> StepResult:
         check_plan(plan, self._layout)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from conformance.runtimes.sglang.around import around
+from conformance.runtimes.sglang.gpu import check_gpu_state, fall_behind
 from conformance.runtimes.sglang.graphs.build import GraphBuilt
 from conformance.runtimes.sglang.graphs.hooks import replaying
 from conformance.runtimes.sglang.padding import FILLS
@@ -37,6 +38,7 @@ class GraphPasses:
         self._built, self._model = built, model
         self._odd = False
         self._waits = False
+        self._passes = 0
 
     @property
     def kv(self) -> tuple[tuple[Tensor, Tensor], ...]:
@@ -48,6 +50,7 @@ class GraphPasses:
 
     def close(self) -> None:
         self.fill_padding("zero")
+        check_gpu_state()
 
     def fill_padding(self, fill: Fill) -> None:
         self._odd = fill != "zero"
@@ -75,6 +78,8 @@ class GraphPasses:
         built.recorder.padding.mask[plan.rows :] = self._odd
         evidence: list[Evidence] = []
         source = None if variant == "dense" else self._source(plan, evidence)
+        fall_behind(self._passes)
+        self._passes += 1
         with self._replaying(way), published(source):
             logits = built.engine.run(plan, built.engine.pool)
         return self._result(plan, logits, evidence)

@@ -10,6 +10,7 @@ from unittest import mock
 
 import torch
 
+from conformance.runtimes.sglang.gpu import check_gpu_state
 from conformance.runtimes.sglang.scheduler.accounts import account
 from conformance.runtimes.sglang.scheduler.build import Built
 from conformance.runtimes.sglang.scheduler.channel import Channel, DirectChannel
@@ -64,6 +65,8 @@ class SchedulerSession:
 
     def close(self) -> None:
         unhook()
+        if str(self._scheduler.tp_worker.model_runner.device).startswith("cuda"):
+            check_gpu_state()
         if not (self._sound and self._balanced()):
             self._discard()
 

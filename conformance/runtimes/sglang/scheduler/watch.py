@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from conformance.runtimes.sglang.gpu import fall_behind
 from conformance.runtimes.sglang.pool import raw
 from conformance.runtimes.sglang.scheduler.accounts import account, slots_of
 from properties.lifecycle.engine import FINISHED, Account, Kv, Owner, Pass, Ran, Row, Submission
@@ -67,7 +68,7 @@ def _nested(request: Any) -> tuple[float, ...]:
 
 
 class Watch:
-    """Observes one scheduler; nothing that it computes with is changed."""
+    """Observes one scheduler; nothing that it computes with is changed, but that a GPU falls behind its host."""
 
     def __init__(self, scheduler: Any) -> None:
         self.scheduler = scheduler
@@ -94,6 +95,8 @@ class Watch:
         rows = _rows(batch)
         for request in batch.reqs:
             self.requests[request.rid].note_plan()
+        if str(self.scheduler.tp_worker.model_runner.device).startswith("cuda"):
+            fall_behind(len(self._ran), getattr(self.scheduler, "forward_stream", None))
         result = original(batch, *arguments, **keywords)
         self._ran.append((self.iteration, rows, getattr(result, "vskipper", None)))
         return result
