@@ -17,9 +17,7 @@ def present(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def test_an_older_gpu_is_named(present: pytest.MonkeyPatch) -> None:
     present.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
-    with pytest.raises(
-        InputError, match=r"an older GPU \[here\]: got compute .* 7.5, expected .* 8.0 or later"
-    ):
+    with pytest.raises(InputError, match=r"an older GPU \[here\]: got compute .* 7.5, expected .* 8.0 or later"):
         check_gpu("here")
 
 
