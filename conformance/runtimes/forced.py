@@ -12,12 +12,29 @@ from vskipper.action import Action
 from vskipper.policy import PolicyCapabilities, Route, RowBatch, SkipPolicy, SwiGLU
 
 
-class ForcedPolicy:
+class StandIn:
+    """Declares and projects as the policy that it stands in for."""
+
+    def __init__(self, inner: SkipPolicy) -> None:
+        self.inner = inner
+        self.capabilities: PolicyCapabilities = inner.capabilities
+
+    def begin(self, batch: RowBatch) -> Any:
+        return self.inner.begin(batch)
+
+    def project(self, layer: int, y: Tensor, state: Any) -> Tensor:
+        return self.inner.project(layer, y, state)
+
+    def swiglu(self, layer: int) -> SwiGLU | None:
+        weights = getattr(self.inner, "swiglu", None)
+        return None if weights is None else weights(layer)
+
+
+class ForcedPolicy(StandIn):
     """Plays `tape` for a pass of `rows` rows, valid rows first; rows beyond the tape get RUN and w = 1."""
 
     def __init__(self, inner: SkipPolicy, layers: tuple[int, ...], tape: TapePlan, rows: int, like: Tensor) -> None:
-        self.inner = inner
-        self.capabilities: PolicyCapabilities = inner.capabilities
+        super().__init__(inner)
         self._index = {layer: i for i, layer in enumerate(layers)}
         valid = len(tape.actions[0]) if tape.actions else 0
         self._actions = torch.full((len(layers), rows), int(Action.RUN), dtype=torch.uint8, device=like.device)
@@ -28,16 +45,6 @@ class ForcedPolicy:
             eighths = torch.tensor(tape.eighths, dtype=torch.float64).reshape(len(layers), valid)
             self._weights[:, :valid] = (eighths / 8).to(like.dtype)
 
-    def begin(self, batch: RowBatch) -> Any:
-        return self.inner.begin(batch)
-
     def route(self, layer: int, x: Tensor, state: Any) -> Route:
         index = self._index[layer]
         return Route(actions=self._actions[index], weights=None if self._weights is None else self._weights[index])
-
-    def project(self, layer: int, y: Tensor, state: Any) -> Tensor:
-        return self.inner.project(layer, y, state)
-
-    def swiglu(self, layer: int) -> SwiGLU | None:
-        weights = getattr(self.inner, "swiglu", None)
-        return None if weights is None else weights(layer)

@@ -7,22 +7,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from conformance.runtimes.forced import StandIn
 from properties.graph.engine import captured_count
 from reference.plan import TapePlan
 from vskipper.action import Action
-from vskipper.policy import PolicyCapabilities, Route, RowBatch, SkipPolicy, SwiGLU
+from vskipper.policy import Route, RowBatch, SkipPolicy
 
 # of a padding row, where its routes are to be told from a valid one's
 ODD = int(Action.PROJECT_ONLY)
 
 
-class StaticTape:
+class StaticTape(StandIn):
     """A policy for passes of up to `rows` rows that plays what its tensors hold; the projector is that of `inner`.
     weighted: whether its routes have weights."""
 
     def __init__(self, inner: SkipPolicy, layers: tuple[int, ...], rows: int, like: Tensor, *, weighted: bool) -> None:
-        self.inner = inner
-        self.capabilities: PolicyCapabilities = inner.capabilities
+        super().__init__(inner)
         self._index = {layer: i for i, layer in enumerate(layers)}
         self._actions = torch.full((len(layers), rows), int(Action.RUN), dtype=torch.uint8, device=like.device)
         self._weights = torch.ones_like(self._actions, dtype=like.dtype) if weighted else None
@@ -47,7 +47,7 @@ class StaticTape:
             self._weights[:, :rows] = (eighths / 8).to(self._weights.dtype)
 
     def begin(self, batch: RowBatch) -> Any:
-        return batch.valid.shape[0], self.inner.begin(batch)
+        return batch.valid.shape[0], super().begin(batch)
 
     def route(self, layer: int, x: Tensor, state: Any) -> Route:
         rows, index = state[0], self._index[layer]
@@ -55,8 +55,4 @@ class StaticTape:
         return Route(actions=self._actions[index, :rows], weights=weights)
 
     def project(self, layer: int, y: Tensor, state: Any) -> Tensor:
-        return self.inner.project(layer, y, state[1])
-
-    def swiglu(self, layer: int) -> SwiGLU | None:
-        weights = getattr(self.inner, "swiglu", None)
-        return None if weights is None else weights(layer)
+        return super().project(layer, y, state[1])
