@@ -7,6 +7,8 @@ from types import TracebackType
 from typing import Any
 
 UNKNOWN = "unknown file:0"
+# characters of a message that is passed on
+LONGEST = 500
 
 
 def location_of(item: Any) -> str:
@@ -39,9 +41,14 @@ def raised_at(traceback: TracebackType | None, files: frozenset[str], otherwise:
     return place
 
 
-def told(error: BaseException) -> str:
-    """What was raised, in words: its type, and its message where it has one."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+def raised_words(error: BaseException) -> str:
+    """What was raised: its type, and the beginning of its message where it has one that can be asked for."""
+    try:
+        message = str(error)
+    except Exception as broken:
+        message = f"a message that raises {type(broken).__name__}"
+    cut = message if len(message) <= LONGEST else f"{message[:LONGEST]}..."
+    return f"{type(error).__name__}: {cut}" if cut else type(error).__name__
 
 
 def source_files(policy: object) -> frozenset[str]:

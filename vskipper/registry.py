@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from vskipper.errors import InputError, PolicyError
-from vskipper.locate import location_of, raised_at, told
+from vskipper.locate import location_of, raised_at, raised_words
 from vskipper.policy import PolicyCapabilities, PolicyContext, SkipPolicy
 from vskipper.registry_capabilities import checked_capabilities
 from vskipper.registry_settings import bind_settings
@@ -91,7 +91,9 @@ def _import(spec: str, target: str) -> Callable[..., Any]:
         found: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         expected = f"module {module_name!r}"
-        raise InputError("policy cannot be imported", where=where, got=told(error), expected=expected) from error
+        raise InputError(
+            "policy cannot be imported", where=where, got=raised_words(error), expected=expected
+        ) from error
     for name in path.split("."):
         if not hasattr(found, name):
             expected = f"a class in {getattr(found, '__file__', None) or module_name}"
@@ -117,7 +119,7 @@ def _make(spec: str, factory: Callable[..., Any], context: PolicyContext, settin
             policy=spec,
             hook="__init__",
             location=raised_at(error.__traceback__, frozenset({place.rpartition(":")[0]}), place),
-            got=told(error),
+            got=raised_words(error),
             expected="a policy",
         ) from error
     return policy

@@ -8,7 +8,7 @@ from typing import Any
 
 from vskipper.action import Action
 from vskipper.errors import PolicyError
-from vskipper.locate import location_of, raised_at, source_files, told
+from vskipper.locate import location_of, raised_at, raised_words, source_files
 from vskipper.policy import GateMode, Phase, PolicyCapabilities, PolicyContext, SkipPolicy, Timing
 
 _SETS: dict[str, type[Enum]] = {"actions": Action, "phases": Phase, "gate_modes": GateMode}
@@ -48,7 +48,7 @@ def _read(spec: str, policy: SkipPolicy, place: str) -> Any:
         if absent and isinstance(error, AttributeError):
             return None
         location = raised_at(error.__traceback__, source_files(policy), place)
-        raise _error(spec, location, "raised", told(error), "PolicyCapabilities") from error
+        raise _error(spec, location, "raised", raised_words(error), "PolicyCapabilities") from error
 
 
 def _wrong_field(declared: PolicyCapabilities) -> tuple[str, str] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 
@@ -10,7 +12,7 @@ from torch import Tensor
 
 from vskipper.action import ATTENTION_BIT, Action
 from vskipper.errors import PolicyError
-from vskipper.locate import hook_location, raised_at, source_files, told
+from vskipper.locate import hook_location, raised_at, raised_words, source_files
 from vskipper.policy import GateMode, PolicyCapabilities, Route, RowBatch, SkipPolicy, SwiGLU
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -47,8 +49,9 @@ class CheckedPolicy:
 
     def route(self, layer: int, x: Tensor, state: CheckedState) -> Route:
         route = self._call_unwritten("route", [x], layer, x, state.inner)
-        self._check_route("route", route, layer, x, state)
-        state.attention[layer] = route.actions & ATTENTION_BIT
+        with self._looking_at("route", layer):
+            self._check_route("route", route, layer, x, state)
+            state.attention[layer] = route.actions & ATTENTION_BIT
         return route  # type: ignore[no-any-return]
 
     def project(self, layer: int, y: Tensor, state: CheckedState) -> Tensor:
@@ -56,25 +59,32 @@ class CheckedPolicy:
         if not hasattr(self.wrapped, "project"):
             return torch.zeros_like(y)
         projected = self._call_unwritten("project", [y], layer, y, state.inner)
-        self._check_tensor("project", f"layer {layer}, result", projected, y.dtype, y)
+        with self._looking_at("project", layer):
+            self._check_tensor("project", f"layer {layer}, result", projected, y.dtype, y)
         return projected  # type: ignore[no-any-return]
 
     def _route_mlp(self, layer: int, y: Tensor, state: CheckedState) -> Route:
         route = self._call_unwritten("route_mlp", [y], layer, y, state.inner)
-        self._check_route("route_mlp", route, layer, y, state)
-        first, second = state.attention[layer], route.actions & ATTENTION_BIT
-        if self._values and first.device.type == "cpu":
-            changed = ((first != second) & state.valid).nonzero().flatten().tolist()
-            if changed:
-                row, words = changed[0], ("skips", "runs")
-                got, expected = (f"row {row} {words[int(bits[row])]} attention" for bits in (second, first))
-                self._refuse(
-                    "route_mlp", f"layer {layer}, changes the attention bit", got, f"{expected}, as route said"
-                )
+        with self._looking_at("route_mlp", layer):
+            self._check_route("route_mlp", route, layer, y, state)
+            self._check_attention_bit(layer, state.attention[layer], route.actions & ATTENTION_BIT, state.valid)
         return route  # type: ignore[no-any-return]
+
+    def _check_attention_bit(self, layer: int, first: Tensor, second: Tensor, valid: Tensor) -> None:
+        if not (self._values and first.device.type == "cpu"):
+            return
+        for row in ((first != second) & valid).nonzero().flatten().tolist()[:1]:
+            words = ("skips", "runs")
+            got, expected = (f"row {row} {words[int(bits[row])]} attention" for bits in (second, first))
+            self._refuse("route_mlp", f"layer {layer}, changes the attention bit", got, f"{expected}, as route said")
 
     def _swiglu(self, layer: int) -> SwiGLU:
         weights = self._call("swiglu", layer)
+        with self._looking_at("swiglu", layer):
+            self._check_swiglu(layer, weights)
+        return weights  # type: ignore[no-any-return]
+
+    def _check_swiglu(self, layer: int, weights: Any) -> None:
         if not isinstance(weights, SwiGLU):
             self._refuse("swiglu", f"layer {layer}, result", type(weights).__name__, "SwiGLU")
         (wide, hidden), out = weights.w_in.shape, tuple(weights.w_out.shape)
@@ -84,7 +94,23 @@ class CheckedPolicy:
             )
         if not (weights.w_in.is_contiguous() and weights.w_out.is_contiguous()):
             self._refuse("swiglu", f"layer {layer}, result", "strided weights", "contiguous weights")
-        return weights
+
+    @contextmanager
+    def _looking_at(self, hook: str, layer: int) -> Iterator[None]:
+        """What a result raises when it is looked at is the policy's error too."""
+        try:
+            yield
+        except PolicyError:
+            raise
+        except Exception as error:
+            raise PolicyError(
+                f"layer {layer}, result cannot be read",
+                policy=self.name,
+                hook=hook,
+                location=hook_location(self.wrapped, hook),
+                got=raised_words(error),
+                expected="tensors of values",
+            ) from error
 
     def _call(self, hook: str, *arguments: Any) -> Any:
         try:
@@ -106,7 +132,7 @@ class CheckedPolicy:
             self._refuse(hook, f"layer {layer}, result", type(route).__name__, "Route")
         self._check_tensor(hook, f"layer {layer}, actions", route.actions, torch.uint8, x[:, 0])
         if self._values and route.actions.device.type == "cpu":
-            self._check_codes(hook, layer, route.actions)
+            self._check_codes(hook, layer, route.actions[state.valid])
         mode = GateMode.HARD if route.weights is None else GateMode.WEIGHTED
         if mode not in self.capabilities.gate_modes:
             got = "no weights" if route.weights is None else "weights"
@@ -134,13 +160,15 @@ class CheckedPolicy:
             self._refuse(hook, f"layer {layer}, undeclared action", got, expected)
 
     def _check_tensor(self, hook: str, what: str, got: Any, dtype: torch.dtype, like: Tensor) -> None:
-        """dtype, shape and device; the latter two those of `like`."""
+        """dtype, shape, layout and device; shape and device those of `like`."""
         if not isinstance(got, Tensor):
             self._refuse(hook, what, type(got).__name__, "Tensor")
         if got.dtype != dtype:
             self._refuse(hook, what, got.dtype, dtype)
         if got.shape != like.shape:
             self._refuse(hook, what, f"shape {list(got.shape)}", f"shape {list(like.shape)}")
+        if got.layout != torch.strided:
+            self._refuse(hook, what, f"layout {got.layout}", f"layout {torch.strided}")
         if got.device != like.device:
             self._refuse(hook, what, f"device {got.device}", f"device {like.device}")
 
@@ -164,6 +192,6 @@ def hook_error(policy: SkipPolicy, name: str, hook: str, error: BaseException) -
         policy=name,
         hook=hook,
         location=raised_at(error.__traceback__, source_files(policy), hook_location(policy, hook)),
-        got=told(error),
+        got=raised_words(error),
         expected="a result",
     )

@@ -158,6 +158,10 @@ class History:
 class LifecycleSession(Protocol):
     """One engine with its prefix cache, which lives from run to run."""
 
+    @property
+    def empty_keys(self) -> bool:
+        """Whether a user's empty key is another one than none."""
+
     def serve(self, served: Served) -> None:
         """What requests from now on are served with; what the prefix cache holds stays. No request may be under way."""
 

@@ -58,7 +58,8 @@ class Player:
 
     def _user_key(self, number: int, arrival: Arrival) -> str | None:
         if arrival.user < FORGED:
-            return USERS[arrival.user]
+            key = USERS[arrival.user]
+            return key if key or self._session.empty_keys else None
         before = self.submitted.get(number - 1)
         return self._session.key_of(before.name) if before is not None and self._began(before, number) else None
 

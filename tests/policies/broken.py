@@ -44,6 +44,35 @@ class WrongDevice(Fair):
         return Route(actions=super().route(layer, x, state).actions.to("meta"))
 
 
+class SparseActions(Fair):
+    def route(self, layer: int, x: Tensor, state: Any) -> Route:
+        return Route(actions=super().route(layer, x, state).actions.to_sparse())
+
+
+class SparseProjection(Fair):
+    def project(self, layer: int, y: Tensor, state: Any) -> Tensor:
+        return torch.zeros_like(y).to_sparse()
+
+
+class UnreadableRoute(Fair):
+    def route(self, layer: int, x: Tensor, state: Any) -> Route:
+        class Odd(Route):
+            @property
+            def actions(self) -> Tensor:  # type: ignore[override]
+                raise KeyError("actions")
+
+        return object.__new__(Odd)
+
+
+class RaisesWithoutWords(Fair):
+    def route(self, layer: int, x: Tensor, state: Any) -> Route:
+        class Mute(Exception):
+            def __str__(self) -> str:
+                raise ZeroDivisionError
+
+        raise Mute
+
+
 class NoRoute(Fair):
     def route(self, layer: int, x: Tensor, state: Any) -> Route:
         return super().route(layer, x, state).actions  # type: ignore[return-value]

@@ -14,6 +14,7 @@ from tests.policies import broken
 from tests.policies.batches import LAYERS, batch, context, router_tensors, stream
 from vskipper.action import Action
 from vskipper.errors import PolicyError
+from vskipper.locate import LONGEST, raised_words
 from vskipper.policy import GateMode, PolicyCapabilities, Route, SwiGLU
 from vskipper.registry import BUILT_IN, load_policy
 from vskipper.validate import CheckedPolicy, CheckedState, same_bits
@@ -74,6 +75,9 @@ def line_in(cls: type, text: str) -> int:
         (broken.WrongShape, "layer 2, actions", "shape [6, 1]", "shape [6]"),
         (broken.WrongDtype, "layer 2, actions", "torch.int64", "torch.uint8"),
         (broken.WrongDevice, "layer 2, actions", "device meta", "device cpu"),
+        (broken.SparseActions, "layer 2, actions", "layout torch.sparse_coo", "layout torch.strided"),
+        (broken.SparseProjection, "layer 2, result", "layout torch.sparse_coo", "layout torch.strided"),
+        (broken.UnreadableRoute, "layer 2, result cannot be read", "KeyError: 'actions'", "tensors of values"),
         (broken.NoRoute, "layer 2, result", "Tensor", "Route"),
         (broken.UndeclaredAction, "layer 2, undeclared action", "1 SKIP_MLP", "0 PROJECT_ONLY, 3 RUN"),
         (broken.UndeclaredWeights, "layer 2, weights", "weights", "gate mode hard"),
@@ -85,12 +89,28 @@ def test_a_wrong_result(cls: Any, what: str, got: str, expected: str) -> None:
     with pytest.raises(PolicyError) as caught:
         run(checked(cls))
     error = caught.value
-    hook = "project" if cls is broken.WrongProjection else "route"
+    hook = "project" if cls in (broken.WrongProjection, broken.SparseProjection) else "route"
     assert (error.policy, error.hook) == ("mine", hook)
     assert error.location == f"{FILE}:{line_in(cls, f'def {hook}')}"
     assert got in error.got
     assert expected in error.expected
     assert str(error).startswith(f"policy mine, hook {hook}: {what} [")
+
+
+def test_an_error_that_has_no_words_is_one_all_the_same() -> None:
+    with pytest.raises(PolicyError) as caught:
+        run(checked(broken.RaisesWithoutWords))
+    assert caught.value.got == "Mute: a message that raises ZeroDivisionError"
+
+
+def test_a_long_message_is_cut() -> None:
+    assert raised_words(ValueError("x" * 5000)) == f"ValueError: {'x' * LONGEST}..."
+
+
+def test_padding_rows_may_hold_any_code() -> None:
+    policy = checked(broken.UndeclaredAction)
+    state = replace(begun(policy, 6), valid=torch.zeros(6, dtype=torch.bool))
+    policy.route(2, stream(6), state)
 
 
 def test_code_4_is_no_action() -> None:

@@ -25,6 +25,7 @@ QWEN3 = {
 # (attribute, a value that is refused, what the message says of it, a value that is served)
 ROWS: list[tuple[str, object, str, object]] = [
     ("pp_size", 2, "pipeline parallelism is not supported [--pp-size]: got 2, expected 1", 1),
+    ("tp_size", 2, "tensor parallelism is not supported [--tp-size]: got 2, expected 1", 1),
     ("enable_dp_attention", True, "data-parallel attention is not supported [--enable-dp-attention]: got on", False),
     ("attn_dp_size", 2, "data-parallel attention is not supported [--attn-dp-size]: got 2, expected 1", 1),
     ("ep_size", 2, "expert parallelism is not supported [--ep-size]: got 2", 1),

@@ -27,6 +27,7 @@ CPU = ["--device", "cpu", "--attention-backend", "torch_native", "--dtype", "flo
 POLICY = EngineConfig(policy="static-depth", settings={"ratio": 0.5})
 CASES = [
     ("--pp-size 2", "pipeline parallelism is not supported [--pp-size]: got 2, expected 1"),
+    ("--tp-size 2", "tensor parallelism is not supported [--tp-size]: got 2, expected 1"),
     ("--tp-size 2 --dp-size 2 --enable-dp-attention", "data-parallel attention is not supported"),
     ("--tp-size 2 --attn-dp-size 2", "data-parallel attention is not supported [--attn-dp-size]: got 2, expected 1"),
     ("--tp-size 2 --ep-size 2", "expert parallelism is not supported [--ep-size]: got 2, expected 1"),

@@ -155,13 +155,15 @@ STATIC = ("tiny-llama", "--policy", "static-depth", "--set", "ratio=0.5", "--dev
 
 
 def test_it_is_ready_once_every_scheduler_answers_and_ends_with_the_server(start: Start) -> None:
-    served = start(*STATIC, "--delta", "d.safetensors", "--mode", "by-request", "--tp-size", "2", "--seed", "3")
+    served = start(
+        *STATIC, "--delta", "d.safetensors", "--mode", "by-request", "--max-running-requests", "2", "--seed", "3"
+    )
     assert (
         served.ready() == f"vskipper: ready on http://127.0.0.1:{served.port}, policy static-depth, mode by-request\n"
     )
     told = served.told()
     assert told["arguments"][:2] == ["--model-path", str(resolve("tiny-llama"))]
-    assert told["arguments"][-4:] == ["--tp-size", "2", "--port", str(served.port)]
+    assert told["arguments"][-4:] == ["--max-running-requests", "2", "--port", str(served.port)]
     assert json.loads(told["environment"]["VSKIPPER_CONFIG"]) == {
         "policy": "static-depth",
         "settings": {"ratio": 0.5},
@@ -265,6 +267,12 @@ BAD: list[tuple[tuple[str, ...], dict[str, str], str]] = [
     (STATIC, {"SGLANG_PLUGINS": "one, two"}, "the plugin is left out [SGLANG_PLUGINS]: got one,two, expected vskipper"),
     (STATIC, {"SGLANG_EXTERNAL_MODEL_PACKAGE": "mine"}, "another model package [SGLANG_EXTERNAL_MODEL_PACKAGE]"),
     ((*STATIC, "--nnodes", "2"), {}, "not served [--nnodes]: got 2, expected 1; several nodes"),
+    ((*STATIC, "--model-path", "other"), {}, "model [--model-path]: got other, expected MODEL, given once"),
+    ((*STATIC, "--model", "other"), {}, "model [--model-path]: got other"),
+    ((*STATIC, "--json-model-override-args", "{bad"), {}, "the model's overrides [--json-model-override-args]"),
+    ((*STATIC, "--json-model-override-args", "[1]"), {}, "the model's overrides [--json-model-override-args]"),
+    (("./cut", *STATIC[1:]), {}, "model [cut/config.json]: got Expecting"),
+    (("./list", *STATIC[1:]), {}, "model [list/config.json]: got list, expected a JSON object"),
     ((*STATIC, "--grpc-mode"), {}, "not served [--grpc-mode]: got given, expected the HTTP server"),
     ((*STATIC, "--", "--config", "server.yaml"), {}, "not served [--config]"),
     ((*STATIC, "--page-size", "many"), {}, "SGLang's arguments [vskipper serve]: got argument --page-size"),
@@ -275,6 +283,9 @@ BAD: list[tuple[tuple[str, ...], dict[str, str], str]] = [
 def test_bad_input_is_refused_before_a_server_starts(
     serve: Serve, tmp_path: Path, arguments: tuple[str, ...], environment: dict[str, str], told: str
 ) -> None:
+    for name, config in (("cut", '{"model_type": '), ("list", "[1]")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(config)
     (tmp_path / "list.json").write_text("[]")
     (tmp_path / "odd.json").write_text('{"ratio": 0.5}')
     (tmp_path / "twice.json").write_text('{"seed": 1, "policy": "random-skip", "seed": 2}')

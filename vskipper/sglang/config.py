@@ -65,14 +65,14 @@ def parse(text: str, where: str) -> EngineConfig:
     return EngineConfig(**raw | {"routed_layers": tuple(layers) if isinstance(layers, list) else layers})
 
 
-def read_object(text: str, where: str) -> dict[str, Any]:
-    """A JSON object in which no key stands twice; raises InputError for anything else."""
+def read_object(text: str, where: str, what: str = "plugin configuration") -> dict[str, Any]:
+    """A JSON object in which no key stands twice; raises InputError, of `what`, for anything else."""
     try:
         value = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        raise InputError("plugin configuration", where=where, got=error, expected="a JSON object") from error
+        raise InputError(what, where=where, got=error, expected="a JSON object") from error
     if not isinstance(value, dict):
-        raise InputError("plugin configuration", where=where, got=type(value).__name__, expected="a JSON object")
+        raise InputError(what, where=where, got=type(value).__name__, expected="a JSON object")
     return value
 
 

@@ -136,6 +136,8 @@ REFUSALS: Final = (
         Refusal(feature="weight offloading", attribute=name, is_on=_positive, expected="not given")
         for name in ("cpu_offload_gb", "offload_group_size")
     ],
+    # after those that come with several ranks, so that each is named for itself
+    *_sizes("tensor parallelism", "tp_size"),
 )
 
 # switches without an argument

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from vskipper.errors import InputError
+from vskipper.sglang.config import read_object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,10 @@ class ServerArguments:
             if getattr(given, name):
                 expected = "the file's entries as arguments" if name == "config" else "the HTTP server"
                 raise InputError("not served", where="--" + name.replace("_", "-"), got="given", expected=expected)
+        if given.json_model_override_args is not None:
+            read_object(given.json_model_override_args, "--json-model-override-args", "the model's overrides")
+        if given.model_path is not None:
+            raise InputError("model", where="--model-path", got=given.model_path, expected="MODEL, given once")
         if given.nnodes > 1:
             expected = "1; several nodes: VSKIPPER_CONFIG and python -m sglang.launch_server on each"
             raise InputError("not served", where="--nnodes", got=given.nnodes, expected=expected)
@@ -52,6 +57,8 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> _Parser:
     """Abbreviations count, as they do in SGLang's own parser."""
     parser = _Parser(add_help=False)
+    parser.add_argument("--model-path", "--model")
+    parser.add_argument("--json-model-override-args")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=30000)
     parser.add_argument("--api-key")

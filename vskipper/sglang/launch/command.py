@@ -15,7 +15,7 @@ import torch
 
 from vskipper.errors import InputError
 from vskipper.models import KNOWN, resolve
-from vskipper.sglang.config import VARIABLE, EngineConfig
+from vskipper.sglang.config import VARIABLE, EngineConfig, read_object
 from vskipper.sglang.cpu import stand_in_environment
 from vskipper.sglang.cpu.kernels import attention_present
 from vskipper.sglang.launch.arguments import ServerArguments
@@ -53,6 +53,11 @@ def check_model(model: str) -> None:
         raise InputError(
             "model", where=model, got=got, expected=f"a model's folder, a hub's name or {', '.join(KNOWN)}"
         )
+    config = folder / "config.json"
+    try:
+        read_object(config.read_text(encoding="utf-8"), str(config), "model")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("model", where=config, got=error, expected="a readable JSON file") from error
 
 
 def check_device(given: ServerArguments) -> None:

@@ -41,6 +41,8 @@ class SchedulerSession:
     """Implements LifecycleSession. discard: called at the end where the scheduler may not be used again. channel: by
     which requests come in and answers go out."""
 
+    empty_keys = True
+
     def __init__(self, built: Built, model: Model, discard: Callable[[], None], channel: Channel | None = None) -> None:
         self._built, self._model, self._discard = built, model, discard
         self._channel: Channel = DirectChannel() if channel is None else channel

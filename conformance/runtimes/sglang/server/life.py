@@ -22,7 +22,9 @@ PATIENCE: Final = 60.0
 
 
 class ServerLife:
-    """Implements LifecycleSession."""
+    """Implements LifecycleSession. Newer versions take an empty key that comes over HTTP for none."""
+
+    empty_keys = False
 
     def __init__(self, asked: Asked, server: Attended, model: Model) -> None:
         self._asked, self._server, self._link = asked, server, server.link
