@@ -20,9 +20,11 @@ from conformance.record import Manifest, Result, Status
 from conformance.verify import verify
 from vskipper.errors import InputError
 
-LEVELS: Final = ("core", "lifecycle")
+# of each version's folders, the level that its certificate is of
+LEVELS: Final = {"core": "core", "lifecycle": "lifecycle"}
 HEADING: Final = "## Levels by version"
 NAMES: Final = "sglang*-cpu"
+RUNTIME: Final = "sglang"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,19 +59,25 @@ def _manifest(certificate: Path) -> Manifest:
 
 
 def _level(certificate: Path) -> tuple[str, bool]:
-    """`granted: ...` where the certificate holds."""
+    """`granted: ...` where the certificate holds, and is of the level and of the runtime that its folder is for."""
     if not (certificate / MANIFEST).is_file():
         return "**not run**", False
-    verdict = verify(certificate)
+    try:
+        verdict = verify(certificate)
+    except InputError as error:
+        return f"**unreadable**: {error}".replace("|", "\\|"), False
     if not verdict.ok:
         more = f", and {len(verdict.refusals) - 1} more" if len(verdict.refusals) > 1 else ""
         return f"**refused**: {verdict.refusals[0]}{more}".replace("|", "\\|"), False
+    manifest = _manifest(certificate)
+    if (manifest.level, manifest.runtimes[0]) != (LEVELS[certificate.name], RUNTIME):
+        return f"**another**: level {manifest.level} on {manifest.runtimes[0]}", False
     lines = (certificate / RESULTS).read_text(encoding="utf-8").splitlines()
     counted = Counter(Result.from_json(json.loads(line)).status for line in lines)
     kills = json.loads((certificate / KILLS).read_text(encoding="utf-8"))["kills"]
     told = f"granted: {counted.pop(Status.PASSED)} properties, {len(kills)} faults killed"
     others = "".join(f", {count} {status}" for status, count in sorted(counted.items()))
-    return f"{told}{others}, {_manifest(certificate).seconds / 60:.1f} min", True
+    return f"{told}{others}, {manifest.seconds / 60:.1f} min", True
 
 
 def render(lines: Sequence[Line]) -> str:
@@ -100,7 +108,11 @@ def main(arguments: Sequence[str]) -> int:
     if not lines:
         raise InputError("no certificates", where=certificates, got="none", expected=f"folders {NAMES}")
     file = Path(document)
-    file.write_text(put(file.read_text(encoding="utf-8"), render(lines)), encoding="utf-8")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError("no document", where=document, got=error, expected="a text in UTF-8") from error
+    file.write_text(put(text, render(lines)), encoding="utf-8")
     print(render(lines))
     return 0 if all(line.whole for line in lines) else 1
 

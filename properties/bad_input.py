@@ -32,9 +32,10 @@ Spoil = Callable[[Path, int], None]
 @case_type
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadInput:
-    """kind: one of FILES, SETTINGS or PLANS. seed: which tensor, byte or value is spoilt."""
+    """kinds: one of FILES, one of SETTINGS and one of PLANS, each to be refused. seed: which tensor, byte or value is
+    spoilt."""
 
-    kind: str
+    kinds: tuple[str, str, str]
     seed: int
 
 
@@ -174,6 +175,9 @@ PLANS: dict[str, Callable[[int], tuple[PoolLayout, StepPlan]]] = {
 }
 
 
+COUNTERS = ("refused_files", "refused_settings", "refused_plans")
+
+
 def _pool(page_size: int) -> PoolLayout:
     return PoolLayout(page_size=page_size, pages=4)
 
@@ -184,53 +188,50 @@ def _step(rows: int) -> StepPlan:
 
 
 def cases(subject: Subject) -> SearchStrategy[BadInput]:
-    # each group often enough to be seen in a short run
-    files, settings, plans = tuple(FILES), tuple(SETTINGS), tuple(PLANS)
-    kinds = st.sampled_from((files, files, settings, plans)).flatmap(st.sampled_from)
-    return st.builds(BadInput, kind=kinds, seed=st.integers(0, 999))
+    kinds = st.tuples(*(st.sampled_from(tuple(group)) for group in (FILES, SETTINGS, PLANS)))
+    return st.builds(BadInput, kinds=kinds, seed=st.integers(0, 999))
 
 
 def check(subject: Subject, case: BadInput) -> None:
-    try:
-        _use(subject, case)
-    except InputError as error:
-        _check_words(case, error)
-    except Exception as error:
-        facts = {"kind": case.kind, "got": type(error).__name__, "text": str(error)[:80], "expected": "InputError"}
-        raise Violation("IN-1", "crash_in_place_of_refusal", facts) from error
-    else:
-        raise Violation("IN-1", "bad_input_accepted", {"kind": case.kind, "seed": case.seed})
-    subject.seen["refused_files"] += case.kind in FILES
-    subject.seen["refused_settings"] += case.kind in SETTINGS
-    subject.seen["refused_plans"] += case.kind in PLANS
+    for kind, counter in zip(case.kinds, COUNTERS, strict=True):
+        try:
+            _use(subject, kind, case.seed)
+        except InputError as error:
+            _check_words(kind, error)
+        except Exception as error:
+            facts = {"kind": kind, "got": type(error).__name__, "text": str(error)[:80], "expected": "InputError"}
+            raise Violation("IN-1", "crash_in_place_of_refusal", facts) from error
+        else:
+            raise Violation("IN-1", "bad_input_accepted", {"kind": kind, "seed": case.seed})
+        subject.seen[counter] += 1
 
 
-def _use(subject: Subject, case: BadInput) -> None:
+def _use(subject: Subject, kind: str, seed: int) -> None:
     """Do what a start does with it."""
     directory = subject.model.directory
     if directory is None:
         raise ValueError("this property needs a model folder")
-    if case.kind in PLANS:
-        layout, plan = PLANS[case.kind](case.seed)
+    if kind in PLANS:
+        layout, plan = PLANS[kind](seed)
         policy = subject.served_policy()
         subject.runtime.open(subject.model, policy, layout, "routed").step(plan)
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "model"
         shutil.copytree(directory, folder)
-        if case.kind in FILES:
-            FILES[case.kind](folder, case.seed)
+        if kind in FILES:
+            FILES[kind](folder, seed)
         checkpoint = open_checkpoint(folder, folder / (GARBAGE if (folder / GARBAGE).exists() else DELTA))
-        policy, settings = SETTINGS.get(case.kind, ("flexidepth", {}))
+        policy, settings = SETTINGS.get(kind, ("flexidepth", {}))
         load_policy(policy, policy_context(checkpoint, dtype=torch.float32), settings)
 
 
-def _check_words(case: BadInput, error: InputError) -> None:
+def _check_words(kind: str, error: InputError) -> None:
     for part in (error.what, error.where, error.got, error.expected):
         if not part.strip():
-            raise Violation("IN-1", "refusal_without_words", {"kind": case.kind, "error": error})
+            raise Violation("IN-1", "refusal_without_words", {"kind": kind, "error": error})
     if "\n" in str(error):
-        raise Violation("IN-1", "refusal_of_many_lines", {"kind": case.kind, "error": error})
+        raise Violation("IN-1", "refusal_of_many_lines", {"kind": kind, "error": error})
 
 
 INPUT_REFUSED = Property(
@@ -239,6 +240,6 @@ INPUT_REFUSED = Property(
     title="bad input is refused at start, in one line",
     cases=cases,
     check=check,
-    counters=("refused_files", "refused_settings", "refused_plans"),
+    counters=COUNTERS,
     examples=120,
 )

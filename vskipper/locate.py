@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -49,6 +51,16 @@ def raised_words(error: BaseException) -> str:
         message = f"a message that raises {type(broken).__name__}"
     cut = message if len(message) <= LONGEST else f"{message[:LONGEST]}..."
     return f"{type(error).__name__}: {cut}" if cut else type(error).__name__
+
+
+def source_digest(policy: object) -> str:
+    """sha256 of the file that defines the policy's class; of nothing where there is none."""
+    try:
+        source = inspect.getsourcefile(type(policy))
+    except TypeError:
+        source = None
+    content = Path(source).read_bytes() if source and Path(source).is_file() else b""
+    return hashlib.sha256(content).hexdigest()
 
 
 def source_files(policy: object) -> frozenset[str]:

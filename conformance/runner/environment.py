@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import inspect
 import platform
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from conformance.record import EngineIdentity, Machine, ModelIdentity, PolicyIde
 from conformance.request import Request
 from properties.property import Subject
 from properties.runtime import Model
+from vskipper.locate import source_digest
 
 DISTRIBUTIONS = ("torch", "triton", "numpy", "hypothesis", "pytest", "sglang")
 
@@ -51,8 +51,7 @@ def machine() -> Machine:
 
 def policy_identity(request: Request, subject: Subject) -> PolicyIdentity:
     """source_hash: of the file that defines the policy's class."""
-    source = inspect.getsourcefile(type(subject.make_policy(subject.model.dtype)))
-    digest = hashlib.sha256(Path(source).read_bytes() if source else b"").hexdigest()
+    digest = source_digest(subject.make_policy(subject.model.dtype))
     return PolicyIdentity(spec=request.policy, settings=dict(request.settings), source_hash=digest)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conformance import version_table
-from conformance.certificate import RESULTS
+from conformance.certificate import MANIFEST, RESULTS
 from conformance.verify import verify
 from conformance.version_table import HEADING, main
 from tests.conformance.sample import MUST_PASS, good_run
@@ -21,6 +21,8 @@ DOCUMENT = f"# Versions\n\n{HEADING}\n\nWords.\n\n| old |\n|---|\n| row |\n\n## 
 @pytest.fixture
 def certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(version_table, "verify", partial(verify, must_pass=MUST_PASS))
+    monkeypatch.setattr(version_table, "RUNTIME", good_run().manifest.runtimes[0])
+    monkeypatch.setattr(version_table, "LEVELS", {"core": "core", "lifecycle": "core"})
     for name, version in (("sglang0516-cpu", "0.5.16"), ("sglang0509-cpu", "0.5.9")):
         for level in version_table.LEVELS:
             run = good_run()
@@ -56,6 +58,32 @@ def test_what_is_refused_or_missing_is_said_and_the_exit_code_is_1(certificates:
     assert code == 1
     assert any("| 0.5.16 |" in line and "**refused**" in line for line in lines)
     assert any("| 0.5.9 |" in line and "**not run**" in line for line in lines)
+
+
+def test_a_certificate_of_another_level_or_runtime_grants_nothing(
+    certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(version_table, "LEVELS", {"core": "core", "lifecycle": "lifecycle"})
+    code, lines = told(certificates)
+    assert code == 1 and sum("**another**: level core on" in line for line in lines) == 2
+    monkeypatch.setattr(version_table, "RUNTIME", "other")
+    code, lines = told(certificates)
+    assert code == 1 and not any("granted" in line for line in lines)
+
+
+def test_a_broken_manifest_costs_its_own_cell(certificates: Path) -> None:
+    folder = certificates / "sglang0516-cpu" / "core"
+    (folder / "SHA256SUMS").unlink()
+    (folder / MANIFEST).write_text("{")
+    code, lines = told(certificates)
+    row = next(line for line in lines if "| 0.5.16 |" in line)
+    assert code == 1 and ("**unreadable**" in row or "**refused**" in row) and row.count("granted") == 1
+
+
+def test_a_document_of_other_bytes_is_bad_input(certificates: Path) -> None:
+    (certificates / "versions.md").write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="a text in UTF-8"):
+        main([str(certificates), str(certificates / "versions.md")])
 
 
 def test_no_certificates_and_no_place_are_bad_input(certificates: Path, tmp_path: Path) -> None:

@@ -71,3 +71,11 @@ def test_shares_are_counted_by_phase_and_a_promotion_once() -> None:
         "decode": "routed",
         "skipped_share": {"prefill": None, "decode": 0.25},
     }
+
+
+def test_rows_that_no_graph_covered_count_as_not_skipped() -> None:
+    state = new_state(RequestPlan(prefill=DENSE, decode=ROUTED), "a", 3)
+    state.uncovered += 4
+    assert state.summary()["skipped_share"] == {"prefill": None, "decode": 0.0} and not state.promote()
+    state.count(Phase.DECODE, pairs=4, skipped=2)
+    assert state.summary()["skipped_share"] == {"prefill": None, "decode": 0.25}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
@@ -53,6 +53,7 @@ def print_outcome(certificate: Certificate, folder: Path) -> None:
 def clause_table(certificate: Certificate) -> Table:
     """One line a clause: how many of its properties passed, examples, the least vacuity counter, the worst margin."""
     from conformance.clauses import LEVEL_BY_ID
+    from conformance.must_pass import load_must_pass
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("clause", no_wrap=True)
@@ -60,10 +61,11 @@ def clause_table(certificate: Certificate) -> Table:
     for name in ("passed", "examples", "rarest case", "margin"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("what holds", no_wrap=True)
+    declared = {need.property: need.counters for need in load_must_pass(certificate.manifest.level).requirements}
     for clause in LEVEL_BY_ID[certificate.manifest.level].clauses:
         # rich would give up the other columns first
         text = shorten(clause.text, TEXT_WIDTH, placeholder=" …")
-        table.add_row(clause.id, *_cells([r for r in certificate.results if r.clause == clause.id]), text)
+        table.add_row(clause.id, *_cells([r for r in certificate.results if r.clause == clause.id], declared), text)
     return table
 
 
@@ -92,12 +94,13 @@ def reasons_to_print(certificate: Certificate) -> tuple[str, ...]:
     return (*untold[:SHOWN], *more)
 
 
-def _cells(results: Iterable[Result]) -> tuple[Text | str, ...]:
+def _cells(results: Iterable[Result], declared: Mapping[str, Sequence[str]]) -> tuple[Text | str, ...]:
     from conformance.report_view import passed, worst
 
     own = list(results)
     status = worst(own)
-    rarest = min((count for result in own for count in result.counters.values()), default=None)
+    counts = (result.counters.get(name) for result in own for name in declared.get(result.property, ()))
+    rarest = min((count for count in counts if count is not None), default=None)
     margins = [result.margin for result in own if result.margin is not None]
     return (
         Text(status.replace("_", " "), style=STYLES.get(status, "bold red")),

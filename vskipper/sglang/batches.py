@@ -131,7 +131,8 @@ class BatchPass:
 
 
 def row_positions(forward_batch: Any, requests: int) -> list[tuple[int, int]]:
-    """First position and number of rows of each request in the engine's pass, without waiting for the device."""
+    """First position and number of rows of each request in the engine's pass; waits for the device only
+    where the engine keeps no lengths on the host."""
     if forward_batch.forward_mode.is_decode():
         return [(length - 1, 1) for length in _lengths(forward_batch)]
     prefixes, rows = forward_batch.extend_prefix_lens_cpu, forward_batch.extend_seq_lens_cpu

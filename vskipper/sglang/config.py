@@ -62,7 +62,10 @@ def parse(text: str, where: str) -> EngineConfig:
     if "policy" not in raw:
         raise InputError("policy", where=where, got="none", expected="a name or package.module:Class")
     layers = raw.get("routed_layers")
-    return EngineConfig(**raw | {"routed_layers": tuple(layers) if isinstance(layers, list) else layers})
+    try:
+        return EngineConfig(**raw | {"routed_layers": tuple(layers) if isinstance(layers, list) else layers})
+    except InputError as error:
+        raise InputError(error.what, where=where, got=error.got, expected=error.expected) from error
 
 
 def read_object(text: str, where: str, what: str = "plugin configuration") -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from vskipper.checkpoint.open import Checkpoint, open_router, policy_context
+from vskipper.locate import source_digest
 from vskipper.models import default_delta, default_routed_layers
 from vskipper.policy import SkipPolicy
 from vskipper.registry import load_policy
@@ -50,6 +51,7 @@ def open_policy(
         "dtype": str(dtype),
     }
     policy = load_policy(config.policy, context, config.settings)
+    identity["source"] = source_digest(policy)
     return ServedPolicy(
         policy=CheckedPolicy(policy, config.policy, values=torch.device(device).type == "cpu"),
         routed_layers=routed,

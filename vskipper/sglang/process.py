@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from dataclasses import asdict
 from itertools import count
@@ -30,6 +31,8 @@ from vskipper.sglang.seams import (
     results,
     scheduler,
 )
+
+logger = logging.getLogger(__name__)
 
 
 class Serving:
@@ -65,7 +68,7 @@ class Serving:
         return BatchPass(
             states,
             lambda number, error: self._fail(batch.reqs[number], error),
-            lambda number: cache.keep_private(batch.reqs[number]),
+            lambda number: self._uncovered(batch.reqs[number]),
         )
 
     def close_batch(self, batch: Any, ran: BatchPass) -> None:
@@ -87,9 +90,15 @@ class Serving:
         if state.promote():
             self._metrics.promoted()
 
+    def _uncovered(self, request: Any) -> None:
+        """Its row runs dense, since no routed graph covers the batch: one row, and what it writes is not shared."""
+        request.vskipper.uncovered += len(self._served.routed_layers)
+        cache.keep_private(request)
+
     def _fail(self, request: Any, error: PolicyError) -> None:
         """End the request with the error; until then it runs dense, and what it writes stays out of the cache."""
         request.vskipper.failure = str(error)
+        logger.error("vskipper: request %s ends with an error of its policy", request.rid, exc_info=error)
         cache.keep_private(request)
         results.abort(request, str(error))
         self._metrics.failed()

@@ -39,14 +39,16 @@ class RequestPlan:
 class RequestState:
     """key: what the policy sees of the request. prompt_length: rows at lower positions are of phase prefill.
     pairs, skipped: (row, routed layer) pairs that ran and those that were PROJECT_ONLY, by phase; rows of dense phases
-    are not counted. promoted: decode rows have run routed after a dense prefill. failure: what the policy broke down
-    with in one of this request's passes; from then on it runs dense until it is ended."""
+    are not counted. uncovered: pairs of decode rows that ran dense although their plan says routed. promoted: decode
+    rows have run routed after a dense prefill. failure: what the policy broke down with in one of this request's
+    passes; from then on it runs dense until it is ended."""
 
     plan: RequestPlan
     key: int
     prompt_length: int
     pairs: dict[Phase, int] = field(default_factory=lambda: dict.fromkeys(Phase, 0))
     skipped: dict[Phase, int] = field(default_factory=lambda: dict.fromkeys(Phase, 0))
+    uncovered: int = 0
     promoted: bool = False
     failure: str | None = None
 
@@ -69,8 +71,9 @@ class RequestState:
         return self.promoted and not before
 
     def summary(self) -> dict[str, Any]:
-        """Plan and skipped share by phase, None where no row of the phase ran routed; JSON values."""
-        shares = {phase: self.skipped[phase] / self.pairs[phase] if self.pairs[phase] else None for phase in Phase}
+        """Plan and skipped share by phase, None where no row of the phase was to run routed; JSON values."""
+        pairs = {Phase.PREFILL: self.pairs[Phase.PREFILL], Phase.DECODE: self.pairs[Phase.DECODE] + self.uncovered}
+        shares = {phase: self.skipped[phase] / pairs[phase] if pairs[phase] else None for phase in Phase}
         return {
             "prefill": self.plan.prefill.value,
             "decode": self.plan.decode.value,

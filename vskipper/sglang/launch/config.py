@@ -39,7 +39,7 @@ def merge(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
     """All keys of all (origin, source), a policy's setting being a key; raises InputError where two differ."""
     found: dict[str, tuple[str, Any]] = {}
     for origin, source in sources:
-        for key, value in _flat(source).items():
+        for key, value in _flat(source, origin).items():
             before, known = found.setdefault(key, (origin, value))
             if json.dumps(known, sort_keys=True) != json.dumps(value, sort_keys=True):
                 got = f"{known!r} in {before}, {value!r} in {origin}"
@@ -49,11 +49,14 @@ def merge(sources: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
     return merged | ({"settings": {key.removeprefix(_SETTING): settings[key] for key in settings}} if settings else {})
 
 
-def _flat(source: Mapping[str, Any]) -> dict[str, Any]:
-    """A setting under `settings.NAME`; settings that are no mapping stay, to be refused."""
-    settings = source.get("settings")
+def _flat(source: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """A setting under `settings.NAME`."""
+    settings = source.get("settings", {})
     if not isinstance(settings, Mapping):
-        return dict(source)
+        raise InputError("settings", where=origin, got=repr(settings), expected="an object")
+    dotted = sorted(key for key in source if key.startswith(_SETTING))
+    if dotted:
+        raise InputError("unknown key", where=origin, got=", ".join(dotted), expected="an object under settings")
     others = {key: value for key, value in source.items() if key != "settings"}
     return others | {f"{_SETTING}{name}": value for name, value in settings.items()}
 

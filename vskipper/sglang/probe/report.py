@@ -69,11 +69,11 @@ def require(report: ProbeReport, *, graphs: bool = False) -> None:
         raise InputError(
             f"SGLang {report.version} is not supported{' with graphs' * graphs}, for its {names}",
             where=f"{report.root}: {', '.join(dict.fromkeys(seam.where for seam in unusable))}",
-            got="; ".join(f"{seam.name}: {told(seam)}" for seam in unusable),
+            got="; ".join(f"{seam.name}: {seam_words(seam)}" for seam in unusable),
             expected="; ".join(f"{seam.name}: {seam.expected}" for seam in unusable),
         )
 
 
-def told(seam: Seam) -> str:
+def seam_words(seam: Seam) -> str:
     """The seam's word, and what stands behind it where nobody knows that shape."""
     return f"{UNKNOWN} ({seam.detail})" if seam.word == UNKNOWN else seam.word
