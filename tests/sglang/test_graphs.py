@@ -14,6 +14,7 @@ from vskipper.action import Action
 from vskipper.errors import PolicyError
 from vskipper.execution.routed_pass import Evidence
 from vskipper.policy import RowBatch
+from vskipper.sglang.decoder import RoutedDecoder
 from vskipper.sglang.graphs.buffers import CapturedPass, GraphBuffers
 from vskipper.sglang.graphs.metadata import FILE, VariantMetadata
 from vskipper.sglang.graphs.runner import RoutedGraphs
@@ -173,6 +174,24 @@ def test_a_batch_that_no_routed_graph_covers_runs_dense_and_says_so() -> None:
     batch = Batch([1, 2])
     replay(runner, graphs, batch, 3)
     assert batch.was_uncovered and runner.replayed == [(Variant.DENSE, (4, Variant.DENSE))] and not batch.evidence
+
+
+@pytest.mark.parametrize(
+    ("sizes", "left_out", "covered"),
+    [(set(), set(), True), ({4}, set(), False), ({1}, {4}, False), (set(), {4}, False)],
+)
+def test_decode_never_runs_routed_without_a_graph_where_graphs_are_captured(
+    sizes: set[int], left_out: set[int], covered: bool
+) -> None:
+    graphs = RoutedGraphs(LAYERS)
+    graphs.sizes, graphs.left_out = sizes, left_out
+    policy: Any = None
+    decoder = RoutedDecoder(SimpleNamespace(layers=()), policy, (), graphs)
+    (plan,) = [Batch([1]).plan(torch.zeros(1), torch.zeros(1), None)]
+    assert plan is not None
+    for decodes in (True, False):
+        forward_mode = SimpleNamespace(is_decode=lambda decodes=decodes: decodes)
+        assert decoder.covers(plan, SimpleNamespace(forward_mode=forward_mode)) == (covered or not decodes)
 
 
 def test_a_replay_is_handed_its_requests_and_its_evidence_is_a_copy() -> None:
