@@ -39,17 +39,25 @@ def routed_name(label: str) -> str:
     return next(name for name, plan in plans if (plan.prefill, plan.decode) == (RequestMode.ROUTED,) * 2)
 
 
-# broken in the second chunk of its prompt, in a decode pass, and in a stream
-PREFILLS, DECODES, STREAMS = map(routed_name, ("prefills", "decodes", "streams"))
+# broken in the second chunk of its prompt, in decode passes, and in a stream
+PREFILLS, DECODES, MUTES, SPARSE, STREAMS = map(routed_name, ("prefills", "decodes", "mutes", "sparse", "streams"))
+WAYS = {PREFILLS: "raises", DECODES: "raises", STREAMS: "raises", MUTES: "mute", SPARSE: "sparse"}
 BROKEN = {
     PREFILLS: Request(tokens=tokens(random.Random(1), 40), outputs=8, name=PREFILLS),
     DECODES: Request(tokens=tokens(random.Random(2), 10), outputs=20, name=DECODES),
+    MUTES: Request(tokens=tokens(random.Random(3), 10), outputs=20, name=MUTES),
+    SPARSE: Request(tokens=tokens(random.Random(4), 10), outputs=20, name=SPARSE),
+}
+SAID = {
+    "raises": rf"hook route\b.*fragile\.py:{LINE}\b.*no route for this row",
+    "mute": r"hook route\b.*fragile\.py:\d+.*got Mute: a message that raises ArithmeticError",
+    "sparse": r"hook route: layer \d+, actions .*fragile\.py:\d+.*got layout torch.sparse_coo",
 }
 
 
 @pytest.fixture(scope="module")
 def server(start: Callable[[Launch], Server]) -> Server:
-    settings = {**JUDGE.config.settings, "broken": [PREFILLS, DECODES, STREAMS], "position": POSITION}
+    settings = {**JUDGE.config.settings, "broken": WAYS, "position": POSITION}
     config = replace(JUDGE.config, policy="fragile:Fragile", settings=settings)
     path = (str(POLICIES),)
     return start(Launch(model=JUDGE.model, arguments=ARGUMENTS, variables=VARIABLES, config=config, path=path))
@@ -59,7 +67,7 @@ def server(start: Callable[[Launch], Server]) -> Server:
 def load(server: Server) -> Load:
     """All at once, the broken ones among them."""
     asked = requests(3, "beside")
-    for place, request in zip((60, 120), BROKEN.values(), strict=True):
+    for place, request in zip((30, 60, 90, 120), BROKEN.values(), strict=True):
         asked.insert(place, request)
     return ask(server, asked)
 
@@ -69,16 +77,16 @@ def sound(load: Load) -> list[tuple[Request, Answer]]:
     return [(request, answer) for request, answer in load.pairs if request.name not in BROKEN]
 
 
-def check_told(message: str) -> None:
+def check_told(name: str, message: str) -> None:
     """Policy, hook and line."""
-    assert re.search(rf"policy fragile:Fragile, hook route\b.*fragile\.py:{LINE}\b.*no route for this row", message)
+    assert re.search(f"policy fragile:Fragile, {SAID[WAYS[name]]}", message), message
 
 
 def test_it_is_told_which_policy_failed_in_which_hook_and_line(load: Load) -> None:
     assert set(load.refused) == set(BROKEN)
-    for error in load.refused.values():
-        assert error.status == 500
-        check_told(error.message)
+    for name, error in load.refused.items():
+        assert name is not None and error.status == 500
+        check_told(name, error.message)
 
 
 def test_the_requests_beside_it_are_unharmed(load: Load) -> None:
@@ -108,7 +116,7 @@ def test_a_stream_ends_with_the_error(server: Server, load: Load) -> None:
     with pytest.raises(Refused) as told:
         server.client.stream(request)
     assert told.value.status == 500
-    check_told(told.value.message)
+    check_told(STREAMS, told.value.message)
 
 
 @pytest.mark.parametrize("flushed", [False, True])

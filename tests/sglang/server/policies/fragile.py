@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from vskipper.policies.random_skip import RandomSkip
@@ -15,31 +14,45 @@ from vskipper.request_key import request_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """inner: random-skip's own state. breaks: whether a row of this pass cannot be routed."""
+    """inner: random-skip's own state. way: in which a row of this pass cannot be routed, if one cannot."""
 
     inner: Any
-    breaks: bool
+    way: str | None
+
+
+class Mute(Exception):
+    """Has no message, not even an empty one."""
+
+    def __str__(self) -> str:
+        raise ArithmeticError
 
 
 class Fragile:
-    """broken: request ids. position: of their row that cannot be routed. settings: random-skip's."""
+    """broken: by request id `raises`, `mute` or `sparse`. position: of their row that cannot be routed. settings:
+    random-skip's."""
 
-    def __init__(self, context: PolicyContext, *, broken: list[str], position: int, **settings: Any) -> None:
+    def __init__(self, context: PolicyContext, *, broken: dict[str, str], position: int, **settings: Any) -> None:
         self._inner = RandomSkip(context, **settings)
-        self._keys = torch.tensor([request_key(name) for name in broken])
+        self._ways = {request_key(name): way for name, way in broken.items()}
         self._position = position
         # by then the row has written its K and V in layers before
         self._layer = context.routed_layers[-1]
         self.capabilities = self._inner.capabilities
 
     def begin(self, batch: RowBatch) -> Pass:
-        rows = torch.isin(batch.request_keys, self._keys) & (batch.positions == self._position)
-        return Pass(inner=self._inner.begin(batch), breaks=bool(rows.any()))
+        keys = batch.request_keys[batch.positions == self._position].tolist()
+        way = next((self._ways[key] for key in keys if key in self._ways), None)
+        return Pass(inner=self._inner.begin(batch), way=way)
 
     def route(self, layer: int, x: Tensor, state: Pass) -> Route:
-        if state.breaks and layer == self._layer:
+        route = self._inner.route(layer, x, state.inner)
+        if state.way is None or layer != self._layer:
+            return route
+        if state.way == "raises":
             raise LookupError("no route for this row")
-        return self._inner.route(layer, x, state.inner)
+        if state.way == "mute":
+            raise Mute
+        return Route(actions=route.actions.to_sparse(), weights=route.weights)
 
     def project(self, layer: int, y: Tensor, state: Pass) -> Tensor:
         return self._inner.project(layer, y, state.inner)
