@@ -79,6 +79,14 @@ def read_object(text: str, where: str, what: str = "plugin configuration") -> di
     return value
 
 
+def read_text(file: Path, what: str) -> str:
+    """What a JSON file holds; raises InputError, of `what`, for one that cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(what, where=file, got=error, expected="a readable JSON file") from error
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     twice = sorted(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
     if twice:

@@ -17,9 +17,12 @@ DELAYS: Final = (0, 100_000, 0, 2_000_000)
 _guards: list[Tensor] = []
 
 
-def check_gpu_state() -> None:
-    """Wait for the GPU. Raises RuntimeError where an error was queued, where a capture, a stream or a watch for waits
-    is left over, or where something was written beside the tensors that were handed out."""
+def check_gpu_state(device: Any) -> None:
+    """Wait for the GPU; nothing on another device. Raises RuntimeError where an error was queued, where a capture, a
+    stream or a watch for waits is left over, or where something was written beside the tensors that were handed
+    out."""
+    if not _is_gpu(device):
+        return
     torch.cuda.synchronize()
     for what, holds in (
         ("a capture goes on", not torch.cuda.is_current_stream_capturing()),
@@ -33,8 +36,14 @@ def check_gpu_state() -> None:
         _guards.extend(torch.full((GUARD,), MARK, dtype=torch.uint8, device="cuda") for _ in range(GUARDS))
 
 
-def fall_behind(number: int, stream: Any = None) -> None:
-    """Queue a delay before pass `number`, on the current stream or on `stream`: what the host does meanwhile must not
-    reach into the pass."""
+def fall_behind(device: Any, number: int, stream: Any = None) -> None:
+    """Queue a delay before pass `number` on a GPU, on the current stream or on `stream`: what the host does meanwhile
+    must not reach into the pass."""
+    if not _is_gpu(device):
+        return
     with nullcontext() if stream is None else torch.cuda.stream(stream):
         torch.cuda._sleep(DELAYS[number % len(DELAYS)])  # type: ignore[no-untyped-call]
+
+
+def _is_gpu(device: Any) -> bool:
+    return torch.device(device).type == "cuda"

@@ -41,8 +41,7 @@ class SGLangSession:
 
     def close(self) -> None:
         self._pool = None
-        if str(self._device).startswith("cuda"):
-            check_gpu_state()
+        check_gpu_state(self._device)
 
     def step(self, plan: StepPlan, tape: TapePlan | None = None) -> StepResult:
         check_plan(plan, self._layout)

@@ -15,7 +15,7 @@ import torch
 
 from vskipper.errors import InputError
 from vskipper.models import KNOWN, resolve
-from vskipper.sglang.config import VARIABLE, EngineConfig, read_object
+from vskipper.sglang.config import VARIABLE, EngineConfig, read_object, read_text
 from vskipper.sglang.cpu import stand_in_environment
 from vskipper.sglang.cpu.kernels import attention_present
 from vskipper.sglang.launch.arguments import ServerArguments
@@ -54,10 +54,7 @@ def check_model(model: str) -> None:
             "model", where=model, got=got, expected=f"a model's folder, a hub's name or {', '.join(KNOWN)}"
         )
     config = folder / "config.json"
-    try:
-        read_object(config.read_text(encoding="utf-8"), str(config), "model")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError("model", where=config, got=error, expected="a readable JSON file") from error
+    read_object(read_text(config, "model"), str(config), "model")
 
 
 def check_device(given: ServerArguments) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from vskipper.errors import InputError
 from vskipper.models import KNOWN, default_delta
-from vskipper.sglang.config import VARIABLE, EngineConfig, parse, read_object
+from vskipper.sglang.config import VARIABLE, EngineConfig, parse, read_object, read_text
 
 OPTIONS: Final = "the options"
 _SETTING: Final = "settings."
@@ -62,7 +62,4 @@ def _flat(source: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    try:
-        return read_object(file.read_text(encoding="utf-8"), str(file))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError("configuration", where=file, got=error, expected="a readable JSON file") from error
+    return read_object(read_text(file, "configuration"), str(file))

@@ -50,7 +50,7 @@ class GraphPasses:
 
     def close(self) -> None:
         self.fill_padding("zero")
-        check_gpu_state()
+        check_gpu_state(self._built.engine.runner.device)
 
     def fill_padding(self, fill: Fill) -> None:
         self._odd = fill != "zero"
@@ -78,7 +78,7 @@ class GraphPasses:
         built.recorder.padding.mask[plan.rows :] = self._odd
         evidence: list[Evidence] = []
         source = None if variant == "dense" else self._source(plan, evidence)
-        fall_behind(self._passes)
+        fall_behind(built.engine.runner.device, self._passes)
         self._passes += 1
         with self._replaying(way), published(source):
             logits = built.engine.run(plan, built.engine.pool)

@@ -67,8 +67,7 @@ class SchedulerSession:
 
     def close(self) -> None:
         unhook()
-        if str(self._scheduler.tp_worker.model_runner.device).startswith("cuda"):
-            check_gpu_state()
+        check_gpu_state(self._scheduler.tp_worker.model_runner.device)
         if not (self._sound and self._balanced()):
             self._discard()
 

@@ -95,8 +95,8 @@ class Watch:
         rows = _rows(batch)
         for request in batch.reqs:
             self.requests[request.rid].note_plan()
-        if str(self.scheduler.tp_worker.model_runner.device).startswith("cuda"):
-            fall_behind(len(self._ran), getattr(self.scheduler, "forward_stream", None))
+        device = self.scheduler.tp_worker.model_runner.device
+        fall_behind(device, len(self._ran), getattr(self.scheduler, "forward_stream", None))
         result = original(batch, *arguments, **keywords)
         self._ran.append((self.iteration, rows, getattr(result, "vskipper", None)))
         return result
