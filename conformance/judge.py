@@ -3,13 +3,14 @@ re-checks one."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
 from conformance.clauses import LEVEL_BY_ID, Level
-from conformance.must_pass import MustPass, Requirement, SeededFault
+from conformance.in_order import out_of_order
+from conformance.judge_kills import kill_reasons
+from conformance.must_pass import MustPass, Requirement
 from conformance.record import Kill, Manifest, Result, Status
 from conformance.waivers import Waiver, waiver_problems
 
@@ -38,14 +39,14 @@ def decide(
     blocked = any(result.status == Status.BLOCKED for result in results)
     reduced = tuple(_reductions(manifest.examples, must_pass, kills, blocked))
     reasons = (
-        *_order(
+        *out_of_order(
             "results", "property", [need.property for need in must_pass.requirements], [r.property for r in results]
         ),
         *_runtime_reasons(manifest, must_pass),
         *_result_reasons(manifest, must_pass, results),
         *_undecided(LEVEL_BY_ID[must_pass.level], results),
         *waiver_problems(waivers, results, date.fromisoformat(manifest.started[:10])),
-        *_kill_reasons(must_pass, kills),
+        *kill_reasons(manifest, must_pass, results, kills),
         *reduced,
     )
     return Decision(reduced=bool(reduced), reasons=reasons)
@@ -63,24 +64,6 @@ def _reductions(
         )
     if not kills and not blocked:
         yield "REDUCED: no seeded fault was run, so nothing shows that the properties can fail"
-
-
-def _order(table: str, kind: str, expected: Sequence[str], got: Sequence[str]) -> Iterator[str]:
-    """One line for each missing, surplus or repeated name; one for a wrong order."""
-    if list(expected) == list(got):
-        return
-    want, have = Counter(expected), Counter(got)
-    for name in expected:
-        if name not in have:
-            yield f"{table}: {kind} {name} is missing"
-    for name, count in have.items():
-        if name not in want:
-            yield f"{table}: {kind} {name} is not on the must-pass list"
-        elif count > 1:
-            yield f"{table}: {kind} {name} stands {count} times, expected once"
-    if want == have:
-        first = next(index for index, pair in enumerate(zip(expected, got, strict=True)) if pair[0] != pair[1])
-        yield f"{table}: order, entry {first + 1}: got {got[first]}, expected {expected[first]}"
 
 
 def _runtime_reasons(manifest: Manifest, must_pass: MustPass) -> Iterator[str]:
@@ -157,58 +140,3 @@ def _hollow(result: Result, need: Requirement, declared: int) -> Iterator[str]:
         yield f"passed with a margin of {result.margin:g}, at most 1 is within the envelope"
     if result.failure is not None:
         yield "passed with a failure on record"
-
-
-def _kill_reasons(must_pass: MustPass, kills: Sequence[Kill]) -> Iterator[str]:
-    if not kills:
-        return
-    yield from _order("kill matrix", "fault", [f.fault for f in must_pass.faults], [k.fault for k in kills])
-    faults = {fault.fault: fault for fault in must_pass.faults}
-    for kill in kills:
-        if kill.fault in faults:
-            for reason in (*_row(kill, faults[kill.fault], must_pass), *_survived(kill, faults[kill.fault])):
-                yield f"fault {kill.fault}: {reason}"
-    killers = {kill.killer for kill in kills if kill.outcomes.get(kill.killer, "").startswith("killed:")}
-    for need in must_pass.requirements:
-        if need.property not in killers:
-            yield f"{need.property} ({need.clause}): killed no fault, so nothing shows that it can fail"
-
-
-def _row(kill: Kill, fault: SeededFault, must_pass: MustPass) -> Iterator[str]:
-    """The properties that the fault was held against are those it must be held against."""
-    named = {fault.killer, *fault.quiet}
-    expected = [n.property for n in must_pass.requirements if not fault.only_named or n.property in named]
-    for property in expected:
-        if property not in kill.outcomes:
-            yield f"outcomes: {property} is missing"
-    for property in kill.outcomes:
-        if property not in expected:
-            yield f"outcomes: {property} is not expected"
-
-
-def _survived(kill: Kill, fault: SeededFault) -> Iterator[str]:
-    if (kill.killer, kill.reason_expected, set(kill.quiet)) != (fault.killer, fault.reason, set(fault.quiet)):
-        yield (
-            f"got killer {kill.killer} for {kill.reason_expected}, quiet {','.join(kill.quiet) or '-'}; "
-            f"expected {fault.killer} for {fault.reason}, quiet {','.join(fault.quiet) or '-'}"
-        )
-    outcome = kill.outcomes.get(fault.killer, "not run")
-    if outcome != f"killed:{fault.reason}":
-        yield f"{fault.killer}: got {outcome}, expected killed:{fault.reason}"
-    for property in fault.quiet:
-        if kill.outcomes.get(property) != "quiet":
-            yield f"{property}: got {kill.outcomes.get(property, 'not run')}, expected quiet"
-    rejudged = Kill.judged(
-        fault=kill.fault,
-        source=kill.source,
-        killer=kill.killer,
-        reason_expected=kill.reason_expected,
-        outcomes=kill.outcomes,
-        quiet=kill.quiet,
-    )
-    if rejudged != kill:
-        yield f"verdict: got {_verdict(kill)}, expected {_verdict(rejudged)} by its outcomes"
-
-
-def _verdict(kill: Kill) -> str:
-    return f"{'killed' if kill.killed else 'survived'}, {'quiet' if kill.quiet_ok else 'not quiet'}"

@@ -17,6 +17,7 @@ FOLDER: Final = Path(__file__).parent / "must_pass"
 OPTIONAL: Final = "if_supported"
 ONLY_NAMED: Final = "only_named"
 ASKED: Final = "asked"
+ON: Final = "on="
 # an envelope always, bits always, or one of them as the runtime and the policy have it
 Compares = Literal["margin", "bits", "either"]
 
@@ -51,17 +52,20 @@ class Requirement:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeededFault:
     """One fault of a level. killer: the property that must detect it, for this reason. quiet: those that must not.
-    only_named: held against these alone, not against every property."""
+    only_named: held against these alone, not against every property. backend: the attention backend that it bites on,
+    None for any."""
 
     fault: str
     killer: str
     reason: str
     quiet: tuple[str, ...]
     only_named: bool = False
+    backend: str | None = None
 
     def line(self) -> str:
         words = [self.fault, self.killer, self.reason, ",".join(self.quiet) or "-"]
-        return " ".join([*words, ONLY_NAMED] if self.only_named else words)
+        words += [ONLY_NAMED] if self.only_named else []
+        return " ".join([*words, f"{ON}{self.backend}"] if self.backend else words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,10 @@ class MustPass:
     level: str
     requirements: tuple[Requirement, ...]
     faults: tuple[SeededFault, ...]
+
+    def faults_on(self, backend: str | None) -> tuple[SeededFault, ...]:
+        """Those that bite on an engine with this attention backend."""
+        return tuple(fault for fault in self.faults if fault.backend in (None, backend))
 
     def runtimes(self, asked: str) -> tuple[str, ...]:
         """Those that the level runs on when `asked` is, itself first; empty for one that can be granted nothing."""
@@ -130,13 +138,17 @@ def _requirement(path: Path, number: int, words: list[str]) -> Requirement:
 
 
 def _fault(path: Path, number: int, words: list[str]) -> SeededFault:
-    only_named = words[4:] == [ONLY_NAMED]
-    if len(words) != 4 + only_named:
+    only_named = words[4:5] == [ONLY_NAMED]
+    rest = words[4 + only_named :]
+    if len(words) < 4 or len(rest) > 1 or not all(word.startswith(ON) and word != ON for word in rest):
         raise InputError(
             "fault line",
             where=f"{path.name}:{number}",
             got=" ".join(words),
-            expected=f"fault killer reason quiet,quiet (or -) [{ONLY_NAMED}]",
+            expected=f"fault killer reason quiet,quiet (or -) [{ONLY_NAMED}] [{ON}backend]",
         )
     quiet = () if words[3] == "-" else tuple(words[3].split(","))
-    return SeededFault(fault=words[0], killer=words[1], reason=words[2], quiet=quiet, only_named=only_named)
+    backend = rest[0].removeprefix(ON) if rest else None
+    return SeededFault(
+        fault=words[0], killer=words[1], reason=words[2], quiet=quiet, only_named=only_named, backend=backend
+    )

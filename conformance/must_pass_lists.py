@@ -12,7 +12,7 @@ from properties.property import Property
 from properties.registry import LEVEL_OF, PROPERTIES
 
 PROPERTIES_HEAD: Final = "level {}: property clause examples counters subjects compares [if_supported]"
-FAULTS_HEAD: Final = "level {}: fault killer reason quiet [only_named]"
+FAULTS_HEAD: Final = "level {}: fault killer reason quiet [only_named] [on=backend]"
 # the oracle against itself certifies nothing
 CONTROL: Final = "reference"
 
@@ -22,7 +22,14 @@ def lists() -> dict[str, str]:
     texts: dict[str, str] = {}
     for level, rules in PROPERTIES.items():
         faults = [
-            SeededFault(fault=f.id, killer=f.killer, reason=f.reason, quiet=f.quiet, only_named=f.only_named)
+            SeededFault(
+                fault=f.id,
+                killer=f.killer,
+                reason=f.reason,
+                quiet=f.quiet,
+                only_named=f.only_named,
+                backend=f.backend,
+            )
             for f in FAULTS_OF[level]
         ]
         texts[f"{level}.txt"] = render(PROPERTIES_HEAD.format(level), [requirement(rule) for rule in rules])

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 QUIET = "quiet"
+UNSUPPORTED = "unsupported"
 
 
 class Status(StrEnum):
@@ -74,7 +75,8 @@ class Result:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
     """What one seeded fault provoked. source: the public report it stands for. outcomes: property id to
-    `killed:<reason>` or `quiet`, for every property that was run. quiet: the properties that must stay quiet."""
+    `killed:<reason>`, `quiet` or `unsupported`, for every property that it was held against. quiet: the properties
+    that must stay quiet."""
 
     fault: str
     source: str

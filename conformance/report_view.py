@@ -9,7 +9,7 @@ from typing import Final
 
 from conformance.clauses import Clause, Level
 from conformance.must_pass import MustPass
-from conformance.record import QUIET, Kill, Result, Status
+from conformance.record import QUIET, UNSUPPORTED, Kill, Result, Status
 from vskipper.action import LETTERS, Action
 
 CELL: Final = 14
@@ -123,7 +123,9 @@ def matrix_view(must_pass: MustPass, kills: Sequence[Kill]) -> Matrix:
 def _cell(kill: Kill, property: str) -> Cell:
     outcome = kill.outcomes.get(property)
     said = "not run" if outcome is None else outcome.replace("killed:", "killed, reason ")
-    if property == kill.killer:
+    if outcome == UNSUPPORTED:
+        kind, note = "absent", ""
+    elif property == kill.killer:
         right = outcome == f"killed:{kill.reason_expected}"
         kind, note = ("killer", "its killer") if right else ("wrong", f"expected {kill.reason_expected}")
     elif property in kill.quiet:

@@ -9,6 +9,7 @@ from properties.bad_input import INPUT_REFUSED
 from properties.cohort import MAP_PARTITION
 from properties.gate import GATE_MODE, GATE_ROUTES, GATE_THRESHOLD
 from properties.graph.alternate import GRAPH_ALTERNATE
+from properties.graph.far import GRAPH_FAR
 from properties.graph.padding import GRAPH_PADDING
 from properties.graph.policy import GRAPH_POLICY
 from properties.graph.replay import GRAPH_OUTPUTS, GRAPH_REPLAY
@@ -89,6 +90,7 @@ GRAPH: tuple[Property, ...] = (
     GRAPH_PADDING,
     GRAPH_ALTERNATE,
     GRAPH_POLICY,
+    GRAPH_FAR,
 )
 
 PROPERTIES: Mapping[str, tuple[Property, ...]] = {"core": CORE, "graph": GRAPH, "lifecycle": LIFECYCLE}

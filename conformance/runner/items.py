@@ -103,8 +103,10 @@ def property_items(request: Request) -> tuple[PropertyItem, ...]:
 
 
 def faults(request: Request) -> tuple[Fault, ...]:
-    """The faults of the level, or none where they are not asked for."""
-    return FAULTS_OF[request.level] if request.faults else ()
+    """The faults of the level that bite on the attention backend, or none where they are not asked for."""
+    if not request.faults:
+        return ()
+    return tuple(f for f in FAULTS_OF[request.level] if f.backend in (None, request.attention_backend))
 
 
 def full_examples(property: Property, request: Request) -> int:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from conformance.faults.fault import Fault
-from conformance.record import QUIET, Kill
+from conformance.record import QUIET, UNSUPPORTED, Kill
 from conformance.request import Request
 from conformance.subjects import SubjectSpec, build_subject
 from properties.property import Property, Subject
@@ -46,6 +46,8 @@ def _count(property: Property, fault: Fault) -> int:
 
 
 def _outcome(property: Property, subject: Subject, cases: tuple[Any, ...]) -> str:
+    if property.unsupported(subject) is not None:
+        return UNSUPPORTED
     violation = first_violation(property, subject, cases)
     return QUIET if violation is None else f"killed:{violation.reason}"
 

@@ -22,8 +22,10 @@ class ReferenceGraphs:
 
     sizes: tuple[int, ...] = (1, 2, 4)
 
-    def open(self, model: Model, policy: Any, page_size: int, *, forced: bool) -> ReferenceReplays:
-        layout = PoolLayout(page_size=page_size, pages=SLOTS // page_size)
+    def open(
+        self, model: Model, policy: Any, page_size: int, *, forced: bool, slots: int | None = None
+    ) -> ReferenceReplays:
+        layout = PoolLayout(page_size=page_size, pages=-(-(slots or SLOTS) // page_size))
         return ReferenceReplays(ReferenceRuntime().open(model, policy, layout, "routed"))
 
 

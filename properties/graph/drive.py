@@ -21,16 +21,19 @@ from properties.violation import Violation
 
 
 @contextmanager
-def opened_graphs(subject: Subject, case: GraphCase, *, forced: bool = True) -> Iterator[GraphSession]:
-    """A session on a pool full of NaN, page 0 aside."""
+def opened_graphs(
+    subject: Subject, case: GraphCase, *, forced: bool = True, slots: int | None = None
+) -> Iterator[GraphSession]:
+    """A session on a pool full of NaN, page 0 aside; slots as in GraphEngine.open."""
     oracle_of(subject)
     engine: GraphEngine = subject.runtime.graphs  # type: ignore[attr-defined]
-    session = engine.open(subject.model, subject.served_policy(), case.schedule.layout.page_size, forced=forced)
+    page_size = case.schedule.layout.page_size
+    session = engine.open(subject.model, subject.served_policy(), page_size, forced=forced, slots=slots)
     try:
         fill_nan(session.kv)
         # a captured graph pads with it, and the engine's own holds finite numbers there
         for tensor in (part for pair in session.kv for part in pair):
-            tensor[: case.schedule.layout.page_size] = 0.0
+            tensor[:page_size] = 0.0
         session.fill_padding("zero")
         yield session
     finally:

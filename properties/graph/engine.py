@@ -57,5 +57,8 @@ class GraphEngine(Protocol):
     def sizes(self) -> tuple[int, ...]:
         """Rows of the captured graphs, ascending."""
 
-    def open(self, model: Model, policy: object, page_size: int, *, forced: bool) -> GraphSession:
-        """forced: routes come from tapes, and only the policy's projector is used."""
+    def open(
+        self, model: Model, policy: object, page_size: int, *, forced: bool, slots: int | None = None
+    ) -> GraphSession:
+        """forced: routes come from tapes, and only the policy's projector is used. slots: at least so many are in its
+        pool, which nobody else has then; None: what any case needs."""

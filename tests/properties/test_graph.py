@@ -15,6 +15,7 @@ from conformance.runtimes.reference import ReferenceRuntime
 from conformance.runtimes.reference_graphs import ReferenceGraphs, ReferenceReplays
 from conformance.subjects import SubjectSpec, build_subject
 from properties.codec import decode, encode
+from properties.graph import far
 from properties.graph.case import graph_sizes
 from properties.graph.drive import raw_decode
 from properties.property import Property, Subject
@@ -32,7 +33,7 @@ def subject_of(model: str = "tiny-llama") -> Subject:
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("rule", GRAPH, ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", [rule for rule in GRAPH if rule.id != "graph.far"], ids=lambda rule: rule.id)
 def test_the_oracle_holds(rule: Property, model: str) -> None:
     outcome = run_property(rule, subject_of(model), examples=12, seed=1)
     assert outcome.status == "passed", outcome
@@ -152,3 +153,36 @@ def test_raw_results_are_the_sessions_own() -> None:
     size = case.schedule.layout.page_size
     session = ReferenceGraphs().open(subject.model, subject.served_policy(), size, forced=True)
     assert raw_decode(session, case, 0, "replay").actions.shape == (3, case.schedule.steps[0].rows)
+
+
+SMALL_BOUNDARIES = (2**19, 2**20)
+
+
+@contextmanager
+def roomy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The reference with a pool whose far end is not far."""
+    with monkeypatch.context() as patched:
+        patched.setattr(far, "BOUNDARIES", SMALL_BOUNDARIES)
+        capabilities = replace(ReferenceRuntime().capabilities, pool_bytes=2**30)
+        patched.setattr(ReferenceRuntime, "capabilities", capabilities)
+        yield
+
+
+def _far_is_lost(replays: Any, plan: StepPlan, tape: TapePlan | None, **how: Any) -> StepResult:
+    result: StepResult = ORIGINAL_DECODE(replays, plan, tape, **how)
+    for tensor in (part for pair in replays.kv for part in pair):
+        tensor[SMALL_BOUNDARIES[0] // tensor[0].nbytes :] = 0.0
+    return result
+
+
+ORIGINAL_DECODE = ReferenceReplays.decode
+
+
+def test_far_slots_are_asked_for_where_a_pool_is_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_property(by_id("graph.far"), subject_of(), examples=1, seed=0).status == "unsupported"
+    with roomy(monkeypatch):
+        outcome = run_property(by_id("graph.far"), subject_of(), examples=12, seed=0)
+        assert outcome.status == "passed", outcome
+        monkeypatch.setattr(ReferenceReplays, "decode", _far_is_lost)
+        lost = run_property(by_id("graph.far"), subject_of(), examples=12, seed=0)
+    assert lost.violation is not None and lost.violation.reason == "far_slots_differ", lost

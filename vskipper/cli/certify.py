@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from conformance.request import Request
 
 MOST_WORKERS: Final = 4
+CUDA_BACKEND: Final = "triton"
 MOST_NESTED: Final = 16
 
 
@@ -80,7 +81,7 @@ def certify(
             delta=None if delta is None else str(delta),
             runtime=runtime_on(device, runtime or default_runtime()),
             dtype=dtype or ("bfloat16" if device == "cuda" else "float32"),
-            attention_backend=attention_backend,
+            attention_backend=attention_backend or (CUDA_BACKEND if device == "cuda" else None),
             level=level,
             examples=examples,
             seed=seed,

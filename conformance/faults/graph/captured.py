@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from conformance.faults.graph.make import Frozen, graph_fault
-from vskipper.cohort import CohortPlan
-from vskipper.policy import Route
+from vskipper.cohort import CohortPlan, Span
+from vskipper.policy import Route, SwiGLU
 from vskipper.sglang.graphs.variant import Variant
 from vskipper.sglang.passes import PassPlan
 
+MOST_ROWS = 64
 PLAN = "vskipper.sglang.graphs.buffers:CapturedPass.plan"
 
 
@@ -59,8 +60,50 @@ def _rows_changed(change: Callable[[Any], Any]) -> Any:
     return patch
 
 
+def _grid_frozen(original: Any) -> Any:
+    frozen = Frozen()
+
+    def broken(y: Tensor, weights: SwiGLU, span: Span, *more: Any) -> None:
+        programs = frozen((y.shape[0], weights.w_in.data_ptr()), span.stop - span.start)
+        original(y, weights, replace(span, stop=torch.minimum(span.stop, span.start + programs)), *more)
+
+    return broken
+
+
+def _tail_stale(original: Any) -> Any:
+    once: dict[torch.device, Tensor] = {}
+
+    def broken(source: Any, *arguments: Any) -> PassPlan:
+        plan: PassPlan = original(source, *arguments)
+        valid = plan.rows.valid
+        seen = once.setdefault(valid.device, torch.zeros(MOST_ROWS, dtype=torch.bool, device=valid.device))
+        seen[: valid.shape[0]].logical_or_(valid)
+        return replace(plan, rows=replace(plan.rows, valid=seen[: valid.shape[0]].clone()))
+
+    return broken
+
+
+def _buffers_freed(original: Any) -> Any:
+    others: list[Tensor] = []
+
+    def broken(graphs: Any, *arguments: Any, **keywords: Any) -> Any:
+        answer = original(graphs, *arguments, **keywords)
+        buffers, graphs._buffers = graphs._buffers, None
+        for tensor in () if buffers is None else (getattr(buffers, field.name) for field in fields(buffers)):
+            size = tensor.untyped_storage().nbytes()
+            tensor.untyped_storage().resize_(0)
+            others.append(torch.ones(size, dtype=torch.uint8, device=tensor.device))
+        return answer
+
+    return broken
+
+
 def _one_key(original: Any) -> Any:
     return lambda: Variant.DENSE
+
+
+def _one_file(original: Any) -> Any:
+    return lambda files, backend, variant: None
 
 
 FAULTS = (
@@ -120,5 +163,43 @@ FAULTS = (
         patch=_one_key,
         killer="graph.outputs",
         reason="wrong_hidden",
+    ),
+    graph_fault(
+        id="graph-grid-frozen",
+        title="no more rows of a cohort are worked on than there were when the graph was captured",
+        source="sglang#28371",
+        seam="vskipper.execution.bounded:swiglu",
+        patch=_grid_frozen,
+        killer="graph.replay",
+        reason="replay_differs",
+    ),
+    graph_fault(
+        id="graph-tail-stale",
+        title="what an earlier, larger batch left behind is taken for rows of this one",
+        source="sglang#24743",
+        seam=PLAN,
+        patch=_tail_stale,
+        killer="graph.padding",
+        reason="padding_counted",
+        quiet=("graph.still",),
+    ),
+    graph_fault(
+        id="graph-buffers-freed",
+        title="what a captured graph reads is given back, and to others, once it is captured",
+        source="predicate tensors freed while graphs wrote them",
+        seam="vskipper.sglang.graphs.runner:RoutedGraphs.capture",
+        patch=_buffers_freed,
+        killer="graph.outputs",
+        reason="routes_differ",
+    ),
+    graph_fault(
+        id="graph-plans-shared",
+        title="the plan of a size's routed graph is filed where the dense one's was",
+        source="second capture overwrites the first plan",
+        seam="vskipper.sglang.graphs.metadata:VariantMetadata.use",
+        patch=_one_file,
+        killer="graph.alternate",
+        reason="order_changes_result",
+        backend="flashinfer",
     ),
 )

@@ -10,6 +10,8 @@ from conformance.faults.graph.make import graph_fault
 from vskipper.execution.routed_pass import Evidence
 from vskipper.sglang.masked_attention import every_row
 
+# where signed numbers of 32 bits end
+SIGNED = 2**31
 BUFFERS = "vskipper.sglang.graphs.buffers:GraphBuffers"
 
 
@@ -39,6 +41,18 @@ def _forced(original: Any) -> Any:
 def _unmasked(original: Any) -> Any:
     def broken(module: Any, q: Tensor, k: Tensor, v: Tensor, actions: Tensor, runs: Tensor, batch: Any) -> Tensor:
         return every_row(module, q, k, v, batch)
+
+    return broken
+
+
+def _wrapped(original: Any) -> Any:
+    def broken(module: Any, batch: Any, k: Tensor, v: Tensor) -> None:
+        slots, row = batch.out_cache_loc, k[0].numel() * k.element_size()
+        batch.out_cache_loc = (slots.long() * row % SIGNED // row).to(slots.dtype)
+        try:
+            original(module, batch, k, v)
+        finally:
+            batch.out_cache_loc = slots
 
     return broken
 
@@ -83,5 +97,15 @@ FAULTS = (
         killer="graph.outputs",
         reason="wrong_hidden",
         quiet=("graph.replay", "graph.still"),
+    ),
+    graph_fault(
+        id="graph-offsets-32-bit",
+        title="K and V are written where a place of 32 bits wraps to",
+        source="vllm#47671",
+        seam="vskipper.sglang.attention:write_kv",
+        patch=_wrapped,
+        killer="graph.far",
+        reason="far_slots_differ",
+        quiet=("graph.still", "graph.padding"),
     ),
 )

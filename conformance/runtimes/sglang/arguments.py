@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 from conformance.runtimes.sglang.process import forget_buffers, free_port
 from conformance.runtimes.sglang.seat import Seat
-
-# of the memory that is free at the start. The pool's size is asked for in tokens; what other engines of a shared GPU
-# take in the meantime must not look as if this one's weights had taken it
-MEMORY: Final = 0.5
 
 
 def server_arguments(seat: Seat, **wanted: Any) -> Any:
@@ -22,7 +18,7 @@ def server_arguments(seat: Seat, **wanted: Any) -> Any:
     known = inspect.signature(server_args).parameters
     arguments = server_args(
         **{name: value for name, value in seat.arguments().items() if name in known},
-        mem_fraction_static=MEMORY,
+        mem_fraction_static=seat.memory,
         skip_tokenizer_init=True,
         nccl_port=free_port(),
         log_level="error",

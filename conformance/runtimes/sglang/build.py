@@ -11,14 +11,13 @@ from unittest import mock
 
 from conformance.runtimes.sglang.arguments import server_arguments
 from conformance.runtimes.sglang.process import prepare_groups, publish, quiet_engine
-from conformance.runtimes.sglang.seat import Seat
+from conformance.runtimes.sglang.seat import TOKENS, Seat
 from properties.runtime import Model
 from vskipper.errors import InputError
 from vskipper.sglang.config import EngineConfig
 
 # chunks in one pass; row 0 of the request table is left alone, newer versions pad graphs with it
 REQUESTS = 15
-TOKENS = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +69,7 @@ def _arguments(model: Model, seat: Seat) -> Any:
         seat,
         model_path=str(model.directory),
         dtype=str(model.dtype).removeprefix("torch."),
-        max_total_tokens=TOKENS,
+        max_total_tokens=seat.tokens,
         chunked_prefill_size=TOKENS,
         max_running_requests=REQUESTS + 1,
         disable_overlap_schedule=True,

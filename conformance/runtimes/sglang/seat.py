@@ -16,13 +16,19 @@ CUDA_BACKENDS: Final = {"triton": "triton", "flashinfer": "flashinfer", "fa3": "
 KV_NAMES: Final = {None: "auto", "float8_e4m3fn": "fp8_e4m3"}
 # rows of the decode graphs that the suite drives
 GRAPH_SIZES: Final = (1, 2, 4, 8)
+# of the memory that is free at the start. A pool's size is asked for in tokens; what other engines of a shared GPU
+# take in the meantime must not look as if this one's weights had taken it
+MEMORY: Final = 0.5
+# slots of a pool
+TOKENS: Final = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
     """page_size: of the engine's own pool. graphs: batch sizes that are captured; none: everything runs eagerly.
     kv_dtype: of K and V in the pool, where it is not the model's; on a GPU its attention kernels are chosen by it.
-    dtype: the model's, as torch names it."""
+    dtype: the model's, as torch names it. tokens: slots of the engine's own pool. memory: the share of what is free
+    that it may take."""
 
     device: str = "cpu"
     attention_backend: str = CPU_BACKEND
@@ -30,6 +36,8 @@ class Seat:
     graphs: tuple[int, ...] = ()
     kv_dtype: str | None = None
     dtype: str = "float32"
+    tokens: int = TOKENS
+    memory: float = MEMORY
 
     @property
     def kv_dtypes(self) -> tuple[str | None, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
 from conformance.faults.active import active_fault
 from conformance.runtimes.sglang.graphs.build import GraphBuilt, build_graphs
+from conformance.runtimes.sglang.graphs.far import build_far
 from conformance.runtimes.sglang.graphs.session import GraphPasses
 from conformance.runtimes.sglang.seat import GRAPH_SIZES, Seat
 from properties.runtime import Model
@@ -26,8 +28,12 @@ class SGLangGraphs:
     def sizes(self) -> tuple[int, ...]:
         return GRAPH_SIZES
 
-    def open(self, model: Model, policy: Any, page_size: int, *, forced: bool) -> GraphPasses:
+    def open(self, model: Model, policy: Any, page_size: int, *, forced: bool, slots: int | None = None) -> GraphPasses:
         seat = replace(self.seat, page_size=page_size, graphs=GRAPH_SIZES)
+        if slots is not None:
+            with ExitStack() as until:
+                built = build_far(model, seat, policy, slots, forced=forced, until=until)
+                return GraphPasses(built, model, until.pop_all())
         # a fault may bite while a graph is captured
         key = (model.directory, model.dtype, model.routed_layers, seat, id(policy), forced, active_fault())
         if key not in _built:

@@ -34,8 +34,10 @@ CONSTANTS: dict[Fill, float] = FILLS | {"old": 3.0}
 class GraphPasses:
     """Implements GraphSession over the engine's own pool."""
 
-    def __init__(self, built: GraphBuilt, model: Model) -> None:
+    def __init__(self, built: GraphBuilt, model: Model, until: ExitStack | None = None) -> None:
+        """until: what the end of the session gives back."""
         self._built, self._model = built, model
+        self._until = until or ExitStack()
         self._odd = False
         self._waits = False
         self._passes = 0
@@ -49,8 +51,9 @@ class GraphPasses:
         return self._built.recorder.code_runs
 
     def close(self) -> None:
-        self.fill_padding("zero")
-        check_gpu_state(self._built.engine.runner.device)
+        with self._until:
+            self.fill_padding("zero")
+            check_gpu_state(self._built.engine.runner.device)
 
     def fill_padding(self, fill: Fill) -> None:
         self._odd = fill != "zero"

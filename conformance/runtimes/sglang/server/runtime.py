@@ -8,9 +8,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from conformance.runtimes.sglang.build import REQUESTS, TOKENS
+from conformance.runtimes.sglang.build import REQUESTS
 from conformance.runtimes.sglang.process import use_device
 from conformance.runtimes.sglang.runtime import CAPABILITIES, check_pool
+from conformance.runtimes.sglang.seat import TOKENS
 from conformance.runtimes.sglang.server.attended import Asked, attended
 from conformance.runtimes.sglang.server.engine import ServerEngine
 from conformance.runtimes.sglang.server.link import Link

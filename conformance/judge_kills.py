@@ -1,0 +1,71 @@
+"""Whether the seeded faults were killed as their level asks: each by its killer, for its reason, and no quiet one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from conformance.in_order import out_of_order
+from conformance.must_pass import MustPass, SeededFault
+from conformance.record import UNSUPPORTED, Kill, Manifest, Result, Status
+
+
+def kill_reasons(
+    manifest: Manifest, must_pass: MustPass, results: Sequence[Result], kills: Sequence[Kill]
+) -> Iterator[str]:
+    """Why the kill matrix denies the level, a line each; nothing where no fault was run."""
+    if not kills:
+        return
+    backend = manifest.engine.attention_backend if manifest.engine else None
+    faults = {fault.fault: fault for fault in must_pass.faults_on(backend)}
+    yield from out_of_order("kill matrix", "fault", list(faults), [k.fault for k in kills])
+    # a property that the level does without here kills nothing here
+    absent = {result.property for result in results if result.status == Status.UNSUPPORTED}
+    for kill in kills:
+        if kill.fault in faults:
+            for reason in (*_row(kill, faults[kill.fault], must_pass), *_survived(kill, faults[kill.fault], absent)):
+                yield f"fault {kill.fault}: {reason}"
+    killers = {kill.killer for kill in kills if kill.outcomes.get(kill.killer, "").startswith("killed:")}
+    for need in must_pass.requirements:
+        if need.property not in killers | absent:
+            yield f"{need.property} ({need.clause}): killed no fault, so nothing shows that it can fail"
+
+
+def _row(kill: Kill, fault: SeededFault, must_pass: MustPass) -> Iterator[str]:
+    """The properties that the fault was held against are those it must be held against."""
+    named = {fault.killer, *fault.quiet}
+    expected = [n.property for n in must_pass.requirements if not fault.only_named or n.property in named]
+    for property in expected:
+        if property not in kill.outcomes:
+            yield f"outcomes: {property} is missing"
+    for property in kill.outcomes:
+        if property not in expected:
+            yield f"outcomes: {property} is not expected"
+
+
+def _survived(kill: Kill, fault: SeededFault, absent: Collection[str]) -> Iterator[str]:
+    if (kill.killer, kill.reason_expected, set(kill.quiet)) != (fault.killer, fault.reason, set(fault.quiet)):
+        yield (
+            f"got killer {kill.killer} for {kill.reason_expected}, quiet {','.join(kill.quiet) or '-'}; "
+            f"expected {fault.killer} for {fault.reason}, quiet {','.join(fault.quiet) or '-'}"
+        )
+    outcome = kill.outcomes.get(fault.killer, "not run")
+    missed = outcome == UNSUPPORTED and fault.killer in absent
+    if outcome != f"killed:{fault.reason}" and not missed:
+        yield f"{fault.killer}: got {outcome}, expected killed:{fault.reason}"
+    for property in fault.quiet:
+        if kill.outcomes.get(property) != "quiet":
+            yield f"{property}: got {kill.outcomes.get(property, 'not run')}, expected quiet"
+    rejudged = Kill.judged(
+        fault=kill.fault,
+        source=kill.source,
+        killer=kill.killer,
+        reason_expected=kill.reason_expected,
+        outcomes=kill.outcomes,
+        quiet=kill.quiet,
+    )
+    if rejudged != kill:
+        yield f"verdict: got {_verdict(kill)}, expected {_verdict(rejudged)} by its outcomes"
+
+
+def _verdict(kill: Kill) -> str:
+    return f"{'killed' if kill.killed else 'survived'}, {'quiet' if kill.quiet_ok else 'not quiet'}"
