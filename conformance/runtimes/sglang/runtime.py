@@ -48,7 +48,7 @@ class SGLangRuntime:
     def lifecycle(self) -> LifecycleEngine:
         """The same engine whole, for what a single pass cannot show; on a GPU with its decode graphs."""
         graphs = () if self.seat.device == "cpu" else GRAPH_SIZES
-        return SchedulerEngine(seat=replace(self.seat, graphs=graphs))
+        return SchedulerEngine(seat=replace(self.seat, graphs=graphs, prefill_graphs=bool(graphs)))
 
     @property
     def graphs(self) -> GraphEngine | None:

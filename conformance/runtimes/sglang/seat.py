@@ -26,6 +26,7 @@ TOKENS: Final = 2048
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
     """page_size: of the engine's own pool. graphs: batch sizes that are captured; none: everything runs eagerly.
+    prefill_graphs: whether prefill passes are captured too, as the engine does by default.
     kv_dtype: of K and V in the pool, where it is not the model's; on a GPU its attention kernels are chosen by it.
     dtype: the model's, as torch names it. tokens: slots of the engine's own pool. memory: the share of what is free
     that it may take."""
@@ -34,6 +35,7 @@ class Seat:
     attention_backend: str = CPU_BACKEND
     page_size: int = 1
     graphs: tuple[int, ...] = ()
+    prefill_graphs: bool = False
     kv_dtype: str | None = None
     dtype: str = "float32"
     tokens: int = TOKENS
@@ -64,6 +66,7 @@ class Seat:
             "cuda_graph_bs": sizes,
             "cuda_graph_bs_decode": sizes,
             "cuda_graph_bs_prefill": [256],
+            "disable_prefill_cuda_graph": not self.prefill_graphs,
             "disable_piecewise_cuda_graph": True,
         }
 
