@@ -31,7 +31,8 @@ WAYS: Final[Mapping[str, tuple[EngineConfig | None, float]]] = {
     "dense": (DENSE, 0.8),
     "routed": (POLICY, 0.8),
     "routed, little memory": (POLICY, 0.985),
-    "routed, hardly any": (POLICY, 0.993),
+    "routed, less": (POLICY, 0.9925),
+    "routed, hardly any": (POLICY, 0.9935),
 }
 
 

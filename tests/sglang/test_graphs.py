@@ -113,12 +113,12 @@ def test_every_size_is_captured_dense_first_and_routed_with_its_own_source() -> 
 
 
 def test_where_memory_is_short_the_smaller_sizes_are_captured_and_the_rest_runs_dense() -> None:
-    # around each capture: 700 MiB before the largest, which takes 300, then a little less each time
-    left = iter(mib << 20 for mib in (700, 400, 400, 390, 380, 380, 370, 360))
+    # MiB around each capture: the first dense one takes 200, the first routed one 100, later ones next to nothing
+    left = iter(mib << 20 for mib in (700, 500, 500, 499, 399, 399, 398, 397))
     runner, graphs = captured(4, 2, 1, free=lambda: next(left))
     assert graphs.left_out == {4} and graphs.sizes == {1, 2}
     assert [entry[:2] for entry in runner.captured if entry[0] == 4] == [(4, Variant.DENSE)]
-    assert graphs.facts() == {"routed": [1, 2], "left_out": [4], "bytes": 20 << 20}
+    assert graphs.facts() == {"routed": [1, 2], "left_out": [4], "bytes": 101 << 20}
     batch = Batch([1, 2, 3])
     replay(runner, graphs, batch, 3)
     assert batch.was_uncovered and runner.replayed == [(Variant.DENSE, (4, Variant.DENSE))]

@@ -15,7 +15,7 @@ from vskipper.sglang.graphs.variant import Variant, using
 from vskipper.sglang.passes import current_pass, published
 
 logger = logging.getLogger(__name__)
-# bytes that a routed graph leaves free, and how much more it may take than the dense one of its size
+# bytes that a routed graph leaves free, and how much more it may take than a dense one
 ROOM: Final = 256 << 20
 FACTOR: Final = 2
 
@@ -34,6 +34,8 @@ class RoutedGraphs:
         self._free = free
         self._buffers: GraphBuffers | None = None
         self._metadata = VariantMetadata()
+        # rows of the first dense graph, and the bytes that it took
+        self._first: tuple[int, int] | None = None
         self.sizes: set[int] = set()
         self.left_out: set[int] = set()
         self.taken = 0
@@ -46,7 +48,7 @@ class RoutedGraphs:
         with using(Variant.DENSE), published(None):
             dense = original(runner, size, *arguments, **keywords)
         left = self._free()
-        if left < ROOM + FACTOR * max(0, whole - left):
+        if left < ROOM + self._need(size, max(0, whole - left)):
             self.left_out.add(size)
             logger.warning("vskipper: no routed graph for %d rows: %d MiB of GPU memory are left", size, left >> 20)
             return dense
@@ -56,6 +58,14 @@ class RoutedGraphs:
         self.taken += max(0, left - self._free())
         self.sizes.add(size)
         return dense
+
+    def _need(self, size: int, dense: int) -> int:
+        """Bytes that a routed graph of `size` rows may take, beside a dense one that took `dense`. The first one takes
+        what all smaller ones then use again, and the less, the fewer rows it has."""
+        if self._first is None:
+            self._first = size, dense
+        rows, taken = self._first
+        return FACTOR * (dense if self.sizes else taken * size // rows)
 
     def facts(self) -> dict[str, Any]:
         """What /server_info says of them; JSON values."""
