@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from conformance.runtime_names import CUDA, ENGINE, RUNTIMES, SERVER, device_of
 from properties.property import Subject
 from properties.runtime import Model, Runtime
 from reference.config import ModelConfig
@@ -22,7 +23,6 @@ from vskipper.policy import GateMode, SkipPolicy
 from vskipper.registry import load_policy
 
 FIXTURE_POLICY = "flexidepth"
-RUNTIMES = ("reference", "torch", "triton", "sglang", "sglang-cuda", "server")
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -114,7 +114,7 @@ def dtype_of(name: str) -> torch.dtype:
 @cache
 def open_runtime(name: str, attention_backend: str | None = None, dtype: str = "float32") -> Runtime:
     """The runtime under test of that name, for a model in `dtype`; imported here, since each brings its own world."""
-    if attention_backend is not None and not name.startswith("sglang"):
+    if attention_backend is not None and name not in (ENGINE, CUDA):
         expected = "none, which only sglang takes"
         raise InputError("attention backend", where=f"runtime {name}", got=attention_backend, expected=expected)
     if name == "reference":
@@ -125,14 +125,14 @@ def open_runtime(name: str, attention_backend: str | None = None, dtype: str = "
         from conformance.runtimes.torch_runtime.runtime import TorchRuntime
 
         return TorchRuntime(name="torch" if name == "torch" else "triton")
-    if name in ("sglang", "sglang-cuda"):
+    if name in (ENGINE, CUDA):
         from conformance.runtimes.sglang.runtime import SGLangRuntime
         from conformance.runtimes.sglang.seat import Seat, check_backend
 
-        device = "cuda" if name == "sglang-cuda" else "cpu"
+        device = device_of(name)
         seat = Seat(device=device, attention_backend=check_backend(device, attention_backend), dtype=dtype)
         return SGLangRuntime(name=name, seat=seat)
-    if name == "server":
+    if name == SERVER:
         from conformance.runtimes.sglang.server.runtime import ServerRuntime
 
         return ServerRuntime()

@@ -11,6 +11,7 @@ import torch
 
 from conformance.record import EngineIdentity, Machine, ModelIdentity, PolicyIdentity
 from conformance.request import Request
+from conformance.runtime_names import ENGINES, device_of
 from properties.property import Subject
 from properties.runtime import Model
 from vskipper.locate import source_digest
@@ -32,12 +33,12 @@ def versions() -> dict[str, str | None]:
 def engine_identity(request: Request) -> EngineIdentity | None:
     """SGLang where the runtime runs it."""
     version = versions()["sglang"]
-    if version is None or not request.runtime.startswith(("sglang", "server")):
+    if version is None or request.runtime not in ENGINES:
         return None
     return EngineIdentity(
         name="SGLang",
         version=version,
-        device="cuda" if request.runtime.endswith("cuda") else "cpu",
+        device=device_of(request.runtime),
         attention_backend=request.attention_backend,
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from conformance.faults.fault import Fault
 from conformance.faults.registry import FAULTS_OF
 from conformance.request import Request
+from conformance.runtime_names import CUDA, ENGINE
 from conformance.subjects import SubjectSpec
 from properties.property import Property
 from properties.registry import PROPERTIES
@@ -43,13 +44,13 @@ KERNEL_PROPERTIES = frozenset(
         "work.counts",
     }
 )
-CUDA_VARIANTS = tuple(Variant(runtime="sglang-cuda", model=model) for model in SMALL_MODELS)
+CUDA_VARIANTS = tuple(Variant(runtime=CUDA, model=model) for model in SMALL_MODELS)
 # a server takes half a minute to start, and its memory
 SERVER_VARIANTS = (Variant(runtime="server", model="tiny-llama"),)
 # each case runs a whole engine, and one runtime brings one
 LIFECYCLE_VARIANTS: Mapping[str, tuple[Variant, ...]] = {
     "sglang": tuple(Variant(runtime="sglang", model=model) for model in TINY_MODELS),
-    "sglang-cuda": CUDA_VARIANTS,
+    CUDA: CUDA_VARIANTS,
     "server": SERVER_VARIANTS,
 }
 VARIANTS: Mapping[str, tuple[Variant, ...]] = {
@@ -61,12 +62,12 @@ VARIANTS: Mapping[str, tuple[Variant, ...]] = {
         name: tuple(Variant(runtime=name, model=model) for model in TINY_MODELS)
         for name in ("triton", "reference", "sglang")
     },
-    "sglang-cuda": CUDA_VARIANTS,
+    CUDA: CUDA_VARIANTS,
     "server": SERVER_VARIANTS,
 }
 
 
-GRAPH_VARIANTS: Mapping[str, tuple[Variant, ...]] = {"sglang-cuda": CUDA_VARIANTS}
+GRAPH_VARIANTS: Mapping[str, tuple[Variant, ...]] = {CUDA: CUDA_VARIANTS}
 VARIANTS_OF: Mapping[str, Mapping[str, tuple[Variant, ...]]] = {
     "core": VARIANTS,
     "graph": GRAPH_VARIANTS,
@@ -78,7 +79,7 @@ def variants(level: str, runtime: str) -> tuple[Variant, ...]:
     """What the level's structural properties run on; raises InputError for a runtime that the level does not know."""
     of_level = VARIANTS_OF[level]
     if runtime not in of_level:
-        expected = ", ".join(name.replace("sglang-cuda", "sglang with --device cuda") for name in of_level)
+        expected = ", ".join(name.replace(CUDA, f"{ENGINE} with --device cuda") for name in of_level)
         raise InputError("runtime for this level", where=f"level {level}", got=runtime, expected=expected)
     return of_level[runtime]
 

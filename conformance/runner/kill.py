@@ -8,6 +8,7 @@ from typing import Any
 from conformance.faults.fault import Fault
 from conformance.record import QUIET, UNSUPPORTED, Kill
 from conformance.request import Request
+from conformance.runtime_names import CUDA, ENGINE
 from conformance.subjects import SubjectSpec, build_subject
 from properties.property import Property, Subject
 from properties.registry import LEVEL_OF, PROPERTIES, by_id
@@ -15,7 +16,6 @@ from properties.run import draw_cases, first_violation
 
 # the cases are the same for everyone, so that a fault's reason is
 SEED = 0
-CUDA = "sglang-cuda"
 KILLER_CASES = 24
 OTHER_CASES = 3
 # runtime, model, dtype, attention backend
@@ -54,7 +54,7 @@ def _outcome(property: Property, subject: Subject, cases: tuple[Any, ...]) -> st
 
 def _place(fault: Fault, request: Request | None) -> Where:
     """Faults of the engine follow it to a GPU, on the models that are made for one; others stay."""
-    if request is None or request.runtime != CUDA or not fault.runtime.startswith("sglang"):
+    if request is None or request.runtime != CUDA or fault.runtime not in (ENGINE, CUDA):
         return fault.runtime, fault.model, "float32", None
     return CUDA, fault.model.replace("tiny", "small"), request.dtype, request.attention_backend
 

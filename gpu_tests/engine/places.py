@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import torch
 
+from conformance.runtime_names import CUDA
 from conformance.runtimes.sglang.seat import check_backend
 from conformance.subjects import SubjectSpec
 from vskipper.errors import InputError
@@ -29,7 +30,7 @@ class Place:
 
     @property
     def spec(self) -> SubjectSpec:
-        return SubjectSpec(runtime="sglang-cuda", model=self.model, dtype=self.dtype, attention_backend=self.backend)
+        return SubjectSpec(runtime=CUDA, model=self.model, dtype=self.dtype, attention_backend=self.backend)
 
     def lacks(self) -> str | None:
         """Why nothing runs here, or None."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from conformance.request import Request
 
 MOST_WORKERS: Final = 4
-CUDA_BACKEND: Final = "triton"
 MOST_NESTED: Final = 16
 
 
@@ -68,6 +67,7 @@ def certify(
     from conformance.certificate import check_target
     from conformance.must_pass import load_must_pass
     from conformance.request import Request
+    from conformance.runtime_names import CUDA_BACKEND
 
     load_must_pass(level)
     folder = (out or Path(f"certificate-{_slug(policy)}-{_slug(Path(model).name)}")).absolute()
@@ -98,12 +98,14 @@ def default_runtime() -> str:
 
 def runtime_on(device: str, runtime: str) -> str:
     """The name that the suite has for a runtime on a device. Raises InputError for a device it does not run on."""
+    from conformance.runtime_names import CUDA, ENGINE
+
     if device == "cpu":
         return runtime
-    if device != "cuda" or runtime not in ("sglang", "sglang-cuda"):
+    if device != "cuda" or runtime not in (ENGINE, CUDA):
         expected = "cpu, or cuda with the runtime sglang"
         raise InputError("device", where="--device", got=f"{device} with the runtime {runtime}", expected=expected)
-    return "sglang-cuda"
+    return CUDA
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:

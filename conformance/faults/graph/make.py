@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from conformance.faults.fault import Fault
+from conformance.runtime_names import CUDA
 
 # what no fault of a captured pass makes slow
 QUIET = ("graph.still",)
-graph_fault = partial(Fault, runtime="sglang-cuda", model="small-llama", only_named=True, quiet=QUIET)
+graph_fault = partial(Fault, runtime=CUDA, model="small-llama", only_named=True, quiet=QUIET)
 
 
 class Frozen:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
 
+from conformance.runtime_names import CUDA_BACKEND
 from vskipper.errors import InputError
 from vskipper.kernels.gpu import check_gpu
 
@@ -80,7 +81,7 @@ def check_backend(device: str, attention_backend: str | None) -> str:
     if device == "cpu":
         return _known("cpu", attention_backend or CPU_BACKEND, (CPU_BACKEND,))
     check_gpu("--device cuda")
-    name = _known("cuda", attention_backend or "triton", tuple(CUDA_BACKENDS))
+    name = _known("cuda", attention_backend or CUDA_BACKEND, tuple(CUDA_BACKENDS))
     if find_spec(CUDA_BACKENDS[name]) is None:
         expected = f"the package {CUDA_BACKENDS[name]}"
         raise InputError("no attention backend", where=f"--attention-backend {name}", got="none", expected=expected)
