@@ -118,16 +118,22 @@ class BatchPass:
 
         return PassPlan(
             rows=RowBatch(
-                request_keys=torch.tensor([row.state.key for row in rows], device=device),
+                request_keys=queued([row.state.key for row in rows], torch.int64, device),
                 positions=positions.to(torch.int64),
                 token_ids=input_ids.to(torch.int64),
-                phases=torch.tensor([int(row.phase) for row in rows], dtype=torch.int8, device=device),
+                phases=queued([int(row.phase) for row in rows], torch.int8, device),
                 valid=torch.ones(len(rows), dtype=torch.bool, device=device),
             ),
-            force_run=torch.tensor(forced, device=device) if any(forced) else None,
+            force_run=queued(forced, torch.bool, device) if any(forced) else None,
             done=lambda run: keep(run.tape.actions, run.work.counts),
             replayed=lambda evidence: keep(evidence.actions, evidence.counts),
         )
+
+
+def queued(values: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """[values] on the device. The copy is queued; the host does not wait for what was queued before it."""
+    host = torch.tensor(values, dtype=dtype, pin_memory=device.type == "cuda")
+    return host.to(device, non_blocking=True)
 
 
 def row_positions(forward_batch: Any, requests: int) -> list[tuple[int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from conformance.faults.graph.make import graph_fault
@@ -28,6 +29,10 @@ def _waits(original: Any) -> Any:
         buffers.force_run.any().item()
 
     return broken
+
+
+def _handed_over(original: Any) -> Any:
+    return lambda values, dtype, device: torch.tensor(values, dtype=dtype, device=device)
 
 
 def _forced(original: Any) -> Any:
@@ -74,6 +79,16 @@ FAULTS = (
         source="a synchronisation a step",
         seam=f"{BUFFERS}.load",
         patch=_waits,
+        killer="graph.still",
+        reason="host_waits",
+        quiet=("graph.replay", "graph.outputs"),
+    ),
+    graph_fault(
+        id="graph-rows-waited-for",
+        title="a batch's request keys are copied to the device while the host waits",
+        source="a synchronisation a step",
+        seam="vskipper.sglang.batches:queued",
+        patch=_handed_over,
         killer="graph.still",
         reason="host_waits",
         quiet=("graph.replay", "graph.outputs"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -19,13 +19,16 @@ from conformance.runtimes.sglang.pool import raw
 from conformance.runtimes.sglang.session import with_evidence
 from conformance.runtimes.sglang.streams import stacked
 from properties.graph.engine import Variant, Way
-from properties.row_batch import batch_of
+from properties.row_batch import request_key
 from properties.runtime import Model, StepResult
 from reference.plan import Fill, StepPlan, TapePlan
+from vskipper.errors import PolicyError
 from vskipper.execution.routed_pass import Evidence
+from vskipper.sglang.batches import BatchPass, PassEvidence
 from vskipper.sglang.graphs.buffers import CapturedPass
 from vskipper.sglang.graphs.runner import RoutedGraphs
-from vskipper.sglang.passes import PassPlan, published
+from vskipper.sglang.passes import published
+from vskipper.sglang.request import RequestMode, RequestPlan, RequestState
 
 # a captured graph embeds no row of an older pass: any number stands for one
 CONSTANTS: dict[Fill, float] = FILLS | {"old": 3.0}
@@ -79,18 +82,12 @@ class GraphPasses:
             built.tape.play(tape, odd=self._odd)
         built.recorder.padding.mask[: plan.rows] = False
         built.recorder.padding.mask[plan.rows :] = self._odd
-        evidence: list[Evidence] = []
-        source = None if variant == "dense" else self._source(plan, evidence)
+        source = None if variant == "dense" else _source(plan)
         fall_behind(built.engine.runner.device, self._passes)
         self._passes += 1
         with self._replaying(way), published(source):
             logits = built.engine.run(plan, built.engine.pool)
-        return self._result(plan, logits, evidence)
-
-    def _source(self, plan: StepPlan, evidence: list[Evidence]) -> PassPlan:
-        with torch.device(self._built.engine.runner.device):
-            rows = batch_of(plan)
-        return PassPlan(rows=rows, force_run=None, done=_eager, replayed=evidence.append)
+        return self._result(plan, logits, [] if source is None else source.evidence)
 
     @contextmanager
     def _replaying(self, way: Way) -> Iterator[None]:
@@ -105,7 +102,7 @@ class GraphPasses:
                 stack.enter_context(around(RoutedGraphs, "execute", _without_waits))
             yield
 
-    def _result(self, plan: StepPlan, logits: Tensor, evidence: list[Evidence]) -> StepResult:
+    def _result(self, plan: StepPlan, logits: Tensor, evidence: Sequence[PassEvidence]) -> StepResult:
         record = self._built.recorder.last
         if record is None:
             raise RuntimeError(f"decode of {plan.rows} rows: no graph was replayed")
@@ -117,7 +114,8 @@ class GraphPasses:
         if record.run is None or not evidence:
             return result
         (found,) = evidence
-        return with_evidence(result, record.run, plan.rows, found)
+        copy = Evidence(actions=found.actions, counts=found.counts)
+        return with_evidence(result, record.run, plan.rows, copy)
 
 
 def _without_waits(original: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -131,5 +129,18 @@ def _without_waits(original: Any, *arguments: Any, **keywords: Any) -> Any:
         torch.cuda.set_sync_debug_mode("default")
 
 
-def _eager(run: Any) -> None:
-    raise RuntimeError("a pass that was to be replayed ran eagerly")
+def _source(plan: StepPlan) -> BatchPass:
+    """As the scheduler hands a batch over whose requests all decode routed."""
+    routed = RequestPlan(prefill=RequestMode.ROUTED, decode=RequestMode.ROUTED)
+    states = [
+        RequestState(plan=routed, key=request_key(chunk.request), prompt_length=chunk.start) for chunk in plan.chunks
+    ]
+    return BatchPass(states, _failed, _uncovered)
+
+
+def _failed(number: int, error: PolicyError) -> None:
+    raise error
+
+
+def _uncovered(number: int) -> None:
+    raise RuntimeError(f"request {number} of a batch that has a routed graph ran without one")
