@@ -162,6 +162,14 @@ def test_static_buffers_of_a_backend_are_shared_between_the_files() -> None:
     assert getattr(backend, FILE) is dense
 
 
+def test_the_file_is_that_of_the_backend_which_decodes() -> None:
+    inner = SimpleNamespace(**{FILE: {4: "dense"}}, decode_backend="fa2", forward_decode=print)
+    backend = SimpleNamespace(decode_backend=inner, prefill_backend=SimpleNamespace())
+    with VariantMetadata().using(backend, Variant.ROUTED):
+        assert getattr(inner, FILE) == {}
+    assert getattr(inner, FILE) == {4: "dense"} and not hasattr(backend, FILE)
+
+
 def test_a_backend_without_a_file_is_left_alone() -> None:
     backend = SimpleNamespace()
     with VariantMetadata().using(backend, Variant.ROUTED):

@@ -21,8 +21,9 @@ def attend_masked(
     module: Any, q: Tensor, k: Tensor, v: Tensor, actions: Tensor, runs: Tensor, forward_batch: Any
 ) -> Tensor:
     """[rows, heads * head dim] of the engine's attention `module`; K and V are written already."""
-    backend = attention_backend(forward_batch)
-    masked = _BACKENDS.get(type(backend).__name__, _selected) if forward_batch.forward_mode.is_decode() else _selected
+    if not forward_batch.forward_mode.is_decode():
+        return _selected(module, q, k, v, actions, runs, forward_batch)
+    masked = _BACKENDS.get(type(attention_backend(forward_batch)).__name__, _selected)
     return masked(module, q, k, v, actions, runs, forward_batch)
 
 

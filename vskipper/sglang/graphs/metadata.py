@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from vskipper.sglang.graphs.variant import Variant
+from vskipper.sglang.seams.kv_write import decode_side
 
 FILE: Final = "decode_cuda_graph_metadata"
 
@@ -21,6 +22,7 @@ class VariantMetadata:
 
     def use(self, backend: Any, variant: Variant) -> None:
         """Let `backend` see the file of `variant` from now on; nothing for a backend without one."""
+        backend = decode_side(backend)
         seen = getattr(backend, FILE, None)
         if seen is None:
             return

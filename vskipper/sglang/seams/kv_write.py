@@ -20,8 +20,15 @@ def kv_pool(forward_batch: Any) -> Any:
 
 
 def attention_backend(forward_batch: Any) -> Any:
-    """The backend that attends in this pass."""
-    return forward_batch.attn_backend if _context() is None else _context().get_attn_backend()
+    """The backend that attends in this decode pass."""
+    return decode_side(forward_batch.attn_backend if _context() is None else _context().get_attn_backend())
+
+
+def decode_side(backend: Any) -> Any:
+    """The backend that attends in decode, where prefill has one of its own."""
+    inner = getattr(backend, "decode_backend", None)
+    # FlashInfer's has the name of a kernel there
+    return inner if hasattr(inner, "forward_decode") else backend
 
 
 def _location(forward_batch: Any) -> Any:
