@@ -12,9 +12,6 @@ from conformance.runtimes.sglang.seat import check_backend
 from conformance.subjects import SubjectSpec
 from vskipper.errors import InputError
 
-# FlashAttention 3 is compiled for these
-FA3 = ((8, 0), (9, 9))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -41,8 +38,6 @@ class Place:
         except InputError as error:
             return str(error)
         found = torch.cuda.get_device_capability()
-        if self.backend == "fa3" and not FA3[0] <= found <= FA3[1]:
-            return f"fa3 on a GPU of capability {found[0]}.{found[1]}"
         if self.dtype == "bfloat16" and not torch.cuda.is_bf16_supported():
             return f"bfloat16 on a GPU of capability {found[0]}.{found[1]}"
         return None

@@ -25,6 +25,19 @@ QWEN3 = {
 # (attribute, a value that is refused, what the message says of it, a value that is served)
 ROWS: list[tuple[str, object, str, object]] = [
     ("pp_size", 2, "pipeline parallelism is not supported [--pp-size]: got 2, expected 1", 1),
+    (
+        "kv_cache_dtype",
+        "fp4_e2m1",
+        "another dtype of K and V is not supported [--kv-cache-dtype]: got fp4_e2m1, expected auto, bfloat16 or",
+        "fp8_e4m3",
+    ),
+    ("quantization_param_path", "scales.json", "scales of K and V is not supported [--quantization-param-path]", None),
+    (
+        "debug_cuda_graph",
+        True,
+        "a replay that runs the captured code again is not supported [--debug-cuda-graph]",
+        False,
+    ),
     ("tp_size", 2, "tensor parallelism is not supported [--tp-size]: got 2, expected 1", 1),
     ("enable_dp_attention", True, "data-parallel attention is not supported [--enable-dp-attention]: got on", False),
     ("attn_dp_size", 2, "data-parallel attention is not supported [--attn-dp-size]: got 2, expected 1", 1),

@@ -6,6 +6,7 @@ Row invariant: one program for a row and KV head walks the context in order in b
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import torch
 import triton
@@ -18,7 +19,7 @@ from vskipper.kernels.interpreter import device_function, interpreted, kernel
 from vskipper.kernels.numerics import narrow, widen
 
 _STORED = (*check.FLOATS, torch.float8_e4m3fn, torch.float8_e5m2)
-_LARGEST_HEAD = 256
+LARGEST_HEAD: Final = 256
 
 
 def paged_decode(
@@ -116,11 +117,11 @@ def _check(
         expected="a multiple",
     )
     check.require(
-        0 < head_dim <= _LARGEST_HEAD,
+        0 < head_dim <= LARGEST_HEAD,
         "head size not served",
         where=f"{where}: q",
         got=head_dim,
-        expected=f"1 to {_LARGEST_HEAD}",
+        expected=f"1 to {LARGEST_HEAD}",
     )
     check.check_size(f"{where}: k_cache", k_cache, 2, head_dim)
     check.check_size(f"{where}: kv_indptr", kv_indptr, 0, rows + 1)

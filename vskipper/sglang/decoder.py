@@ -38,8 +38,7 @@ class RoutedDecoder:
     def covers(self, plan: PassPlan, forward_batch: Any) -> bool:
         """False for a decode pass that was to run from a graph and has none: it must not run eagerly instead."""
         decodes = forward_batch.forward_mode.is_decode() and plan.captured is None
-        captured = self.graphs is not None and bool(self.graphs.sizes or self.graphs.left_out)
-        return not (decodes and captured)
+        return not (decodes and self.graphs is not None and self.graphs.captured)
 
     def run(self, input_ids: Tensor, forward_batch: Any, input_embeds: Tensor | None, plan: PassPlan) -> Tensor:
         """The final norm's output [rows, hidden]; the evidence goes to plan.done."""

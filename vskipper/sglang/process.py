@@ -110,7 +110,7 @@ class Serving:
             "config": asdict(self._config) | {"settings": dict(self._config.settings)},
             "routed_layers": list(self._served.routed_layers),
             "namespace": self._served.routes,
-            "graphs": None if self.graphs is None else self.graphs.facts(),
+            "graphs": None if self.graphs is None or not self.graphs.captured else self.graphs.facts(),
         }
 
     def _key(self, plan: RequestPlan, user_key: str | None) -> str | None:
@@ -151,8 +151,9 @@ def start(model: Any) -> RoutedDecoder | None:
 
 
 def _graphs(device: torch.device, routed_layers: tuple[int, ...]) -> RoutedGraphs | None:
-    """The second variant of the decode graphs, where the engine captures any."""
-    if device.type != "cuda" or arguments.current().disable_cuda_graph:
+    """The second variant of the decode graphs, on a GPU: there none may be captured, and prefill captured nevertheless,
+    which the engine decides later."""
+    if device.type != "cuda":
         return None
     probe_engine(graphs=True)
     graphs = RoutedGraphs(len(routed_layers))

@@ -131,6 +131,14 @@ REFUSALS: Final = (
         expected="auto or sglang",
     ),
     *_options("a kernel in place of the model's forward", "enable_amd_monokernel", "enable_nvidia_megakernel"),
+    Refusal(
+        feature="another dtype of K and V",
+        attribute="kv_cache_dtype",
+        is_on=_other_than("auto", "bf16", "bfloat16", "fp8_e4m3"),
+        expected="auto, bfloat16 or fp8_e4m3",
+    ),
+    *_options("scales of K and V", "quantization_param_path"),
+    *_options("a replay that runs the captured code again", "debug_cuda_graph"),
     # the engine fetches a layer's weights around the layer's own forward, which a routed pass does not call
     *[
         Refusal(feature="weight offloading", attribute=name, is_on=_positive, expected="not given")

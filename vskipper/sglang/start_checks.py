@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from vskipper.kernels.gpu import check_gpu
+from vskipper.sglang import gpu_checks
 from vskipper.sglang.config import EngineConfig
 from vskipper.sglang.policy import open_policy
 from vskipper.sglang.refusals import refuse_unsupported
@@ -20,10 +20,10 @@ def install_checks(config: EngineConfig) -> None:
 
 def check(config: EngineConfig, resolved: Any) -> None:
     """Raises InputError for an argument, a GPU, a model, a delta or a policy that cannot be served together."""
-    if str(resolved.device).startswith("cuda"):
-        check_gpu("--device cuda")
     model_config = read_model_config(resolved)
     refuse_unsupported(resolved, model_config)
+    if str(resolved.device).startswith("cuda") and config.mode != "dense":
+        gpu_checks.check_engine(resolved, model_config)
     open_policy(config, resolved.model_path, model_config, dtype=torch.float32)
 
 

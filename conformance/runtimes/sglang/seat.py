@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, Final
 
 from conformance.runtime_names import CUDA_BACKEND
 from vskipper.errors import InputError
 from vskipper.kernels.gpu import check_gpu
+from vskipper.sglang import gpu_checks
 
 CPU_BACKEND: Final = "torch_native"
-# by name, with the package that each needs beside the engine
-CUDA_BACKENDS: Final = {"triton": "triton", "flashinfer": "flashinfer", "fa3": "sgl_kernel"}
 # as --kv-cache-dtype has them
 KV_NAMES: Final = {None: "auto", "float8_e4m3fn": "fp8_e4m3"}
 # rows of the decode graphs that the suite drives
@@ -79,17 +77,11 @@ def check_backend(device: str, attention_backend: str | None) -> str:
     """The backend to use on the device; raises InputError where there is no such device or backend, or
     a GPU too old."""
     if device == "cpu":
-        return _known("cpu", attention_backend or CPU_BACKEND, (CPU_BACKEND,))
+        if attention_backend in (None, CPU_BACKEND):
+            return CPU_BACKEND
+        where = "--attention-backend on cpu"
+        raise InputError("attention backend", where=where, got=attention_backend, expected=CPU_BACKEND)
     check_gpu("--device cuda")
-    name = _known("cuda", attention_backend or CUDA_BACKEND, tuple(CUDA_BACKENDS))
-    if find_spec(CUDA_BACKENDS[name]) is None:
-        expected = f"the package {CUDA_BACKENDS[name]}"
-        raise InputError("no attention backend", where=f"--attention-backend {name}", got="none", expected=expected)
-    return name
-
-
-def _known(device: str, name: str, known: tuple[str, ...]) -> str:
-    if name not in known:
-        where = f"--attention-backend on {device}"
-        raise InputError("attention backend", where=where, got=name, expected=", ".join(known))
+    name = attention_backend or CUDA_BACKEND
+    gpu_checks.check_backend(name, "--attention-backend")
     return name

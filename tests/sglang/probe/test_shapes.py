@@ -66,7 +66,6 @@ BOTH = {
     "metrics-collector": ("metrics", "observability"),
     "decode-runner": ("batch-sizes", "shapes"),
     "graph-key": ("batch-size", "label-attention-variant"),
-    "graph-switch": ("one-class", "by-namespace"),
     "prefill-veto": ("piecewise", "prefill-runner"),
     "triton-metadata": ("kv-lists", "kv-lists"),
     "fa3-metadata": ("lengths", "lengths-scheduled"),

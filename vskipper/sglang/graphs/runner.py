@@ -67,6 +67,11 @@ class RoutedGraphs:
         rows, taken = self._first
         return FACTOR * (dense if self.sizes else taken * size // rows)
 
+    @property
+    def captured(self) -> bool:
+        """Whether the engine has captured any size, be it without a routed graph."""
+        return bool(self.sizes or self.left_out)
+
     def facts(self) -> dict[str, Any]:
         """What /server_info says of them; JSON values."""
         return {"routed": sorted(self.sizes), "left_out": sorted(self.left_out), "bytes": self.taken}

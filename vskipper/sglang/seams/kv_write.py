@@ -11,6 +11,8 @@ from torch import Tensor
 def write_kv(attention: Any, forward_batch: Any, k: Tensor, v: Tensor) -> None:
     """Write k and v [rows, kv heads, head dim] of layer module `attention` to the rows' slots, as the engine does."""
     pool = kv_pool(forward_batch)
+    # the pool divides what it is given by a scale where it lies
+    k, v = (x if scale is None else x.clone() for x, scale in ((k, attention.k_scale), (v, attention.v_scale)))
     pool.set_kv_buffer(attention, _location(forward_batch), k, v, attention.k_scale, attention.v_scale)
 
 

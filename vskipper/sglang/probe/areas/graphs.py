@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from vskipper.sglang.probe.conditions import declares, has, lacks, mentions, takes
+from vskipper.sglang.probe.conditions import has, lacks, mentions, takes
 from vskipper.sglang.probe.seam import needed_for_graphs, recorded, shape
 
 EXECUTOR: Final = "srt/model_executor/"
@@ -17,8 +17,6 @@ KEY: Final = EXECUTOR + "runner/shape_key.py"
 MODEL: Final = EXECUTOR + "model_runner.py"
 EAGER: Final = EXECUTOR + "runner/eager_runner.py"
 SCHEDULER: Final = "srt/managers/scheduler.py"
-SERVER_ARGS: Final = "srt/server_args.py"
-FIELDS: Final = "srt/arg_groups/fields/exec_.py"
 BASE: Final = "srt/layers/attention/base_attn_backend.py"
 TRITON: Final = "srt/layers/attention/triton_backend.py"
 FA3: Final = "srt/layers/attention/flashattention_backend.py"
@@ -74,12 +72,6 @@ SEAMS: Final = (
             has(RUNNER, "CudaGraphRunner.__init__", "graphs"),
             lacks(RUNNER, mention="variant_label"),
         ),
-    ),
-    needed_for_graphs(
-        "graph-switch",
-        "asks whether graphs are captured at all",
-        shape("by-namespace", declares(FIELDS, "disable_cuda_graph")),
-        shape("one-class", declares(SERVER_ARGS, "disable_cuda_graph")),
     ),
     needed_for_graphs(
         "prefill-veto",

@@ -1,0 +1,82 @@
+"""What refuses an engine on a GPU at its start, on a GPU and arguments that are pretended."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from vskipper.errors import InputError
+from vskipper.sglang import gpu_checks
+
+LLAMA = {"hidden_size": 4096, "num_attention_heads": 32}
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """An H200 with everything installed and an engine of known shape."""
+    found: dict[str, Any] = {"capability": (9, 0), "packages": set(gpu_checks.BACKENDS.values()), "graphs": []}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: found["capability"])
+    monkeypatch.setattr(gpu_checks, "find_spec", lambda name: name if name in found["packages"] else None)
+    monkeypatch.setattr(gpu_checks, "probe_engine", lambda graphs: found["graphs"].append(graphs))
+    return found
+
+
+def given(**changed: Any) -> SimpleNamespace:
+    served = {"attention_backend": "triton", "disable_cuda_graph": False, "kv_cache_dtype": "auto"}
+    return SimpleNamespace(**served | changed)
+
+
+def by_phase(way: str) -> SimpleNamespace:
+    return SimpleNamespace(decode=SimpleNamespace(backend=way))
+
+
+def refused(arguments: SimpleNamespace, config: dict[str, Any] | None = None) -> str:
+    with pytest.raises(InputError) as error:
+        gpu_checks.check_engine(arguments, config or LLAMA)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("backend", gpu_checks.BACKENDS)
+def test_the_three_backends_are_served_and_the_engine_is_probed_for_graphs(gpu: dict[str, Any], backend: str) -> None:
+    gpu_checks.check_engine(given(attention_backend=backend, kv_cache_dtype="fp8_e4m3"), LLAMA)
+    assert gpu["graphs"] == [True]
+
+
+def test_a_backend_that_cannot_skip_rows_is_named_with_its_argument() -> None:
+    told = "attention backend [--attention-backend]: got trtllm_mha, expected triton, flashinfer, fa3"
+    assert refused(given(attention_backend="trtllm_mha")) == told
+    split = given(decode_attention_backend="fa4", prefill_attention_backend="fa3")
+    assert "[--decode-attention-backend]: got fa4" in refused(split)
+    gpu_checks.check_engine(given(attention_backend="trtllm_mha", decode_attention_backend="fa3"), LLAMA)
+
+
+def test_a_backend_that_is_not_installed_or_not_for_this_gpu(gpu: dict[str, Any]) -> None:
+    gpu["packages"].discard("flashinfer")
+    assert "[--attention-backend flashinfer]: got none" in refused(given(attention_backend="flashinfer"))
+    gpu["capability"] = (10, 0)
+    told = "attention backend for another GPU [--attention-backend fa3]: got compute capability 10.0, expected 8.0 to"
+    assert refused(given(attention_backend="fa3")).startswith(told)
+
+
+def test_how_decode_is_captured_is_asked_by_phase_where_the_engine_keeps_it() -> None:
+    assert "[--cuda-graph-backend-decode]: got breakable" in refused(given(cuda_graph_config=by_phase("breakable")))
+    odd = given(disable_cuda_graph=True, attention_backend="trtllm_mha", cuda_graph_config=by_phase("full"))
+    assert "got trtllm_mha" in refused(odd)
+
+
+@pytest.mark.parametrize("off", [{"disable_cuda_graph": True}, {"cuda_graph_config": by_phase("disabled")}])
+def test_an_engine_that_captures_no_decode_may_attend_as_it_likes(off: dict[str, Any]) -> None:
+    gpu_checks.check_engine(given(attention_backend="trtllm_mha", **off), LLAMA | {"head_dim": 512})
+
+
+def test_heads_and_float8_that_the_kernels_do_not_serve(gpu: dict[str, Any]) -> None:
+    assert "config.json: head_dim]: got 320" in refused(given(), LLAMA | {"head_dim": 320})
+    assert gpu_checks.head_size(LLAMA) == 128
+    gpu["capability"] = (8, 6)
+    assert "[--kv-cache-dtype]: got fp8_e4m3" in refused(given(kv_cache_dtype="fp8_e4m3"))
+    gpu["capability"] = (7, 5)
+    assert "an older GPU" in refused(given())

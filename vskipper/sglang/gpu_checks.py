@@ -1,0 +1,76 @@
+"""What is checked at the start of an engine on a GPU, above all whether its decode passes can be captured routed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any, Final
+
+import torch
+
+from vskipper.errors import InputError
+from vskipper.kernels.decode_attention import LARGEST_HEAD
+from vskipper.kernels.gpu import check_gpu
+from vskipper.sglang.plugin import probe_engine
+
+# attention backends whose decode skips rows, with the package that each needs beside the engine
+BACKENDS: Final = {"triton": "triton", "flashinfer": "flashinfer", "fa3": "sgl_kernel"}
+# FlashAttention 3 is compiled for GPUs from the first capability to below the second
+FA3: Final = ((8, 0), (10, 0))
+# of float8_e4m3fn in Triton's kernels
+FLOAT8: Final = (8, 9)
+
+
+def check_engine(resolved: Any, model_config: Mapping[str, Any]) -> None:
+    """resolved: SGLang's arguments. Raises InputError for a GPU, a version, a way to capture, an attention backend, a
+    KV dtype or a head size with which routed decode cannot be captured."""
+    check_gpu("--device cuda")
+    probe_engine(graphs=True)
+    way = _decode_capture(resolved)
+    if way not in ("full", "disabled"):
+        raise InputError("a way to capture decode", where="--cuda-graph-backend-decode", got=way, expected="full")
+    if way == "disabled":
+        return
+    where, backend = _decode_backend(resolved)
+    check_backend(backend, where)
+    if resolved.kv_cache_dtype == "fp8_e4m3" and backend != "fa3" and torch.cuda.get_device_capability() < FLOAT8:
+        expected = "auto: Triton has no float8_e4m3fn on this GPU"
+        raise InputError("KV dtype", where="--kv-cache-dtype", got="fp8_e4m3", expected=expected)
+    size = head_size(model_config)
+    if size > LARGEST_HEAD:
+        expected = f"{LARGEST_HEAD} or less, or --disable-cuda-graph"
+        raise InputError("head size", where="config.json: head_dim", got=size, expected=expected)
+
+
+def check_backend(name: str, where: str) -> None:
+    """Raises InputError for an attention backend that cannot skip rows, is not installed, or not for this GPU."""
+    if name not in BACKENDS:
+        raise InputError("attention backend", where=where, got=name, expected=", ".join(BACKENDS))
+    if find_spec(BACKENDS[name]) is None:
+        expected = f"the package {BACKENDS[name]}"
+        raise InputError("no attention backend", where=f"{where} {name}", got="none", expected=expected)
+    found = torch.cuda.get_device_capability()
+    if name == "fa3" and not FA3[0] <= found < FA3[1]:
+        (first, _), (beyond, _) = FA3
+        got, expected = f"compute capability {found[0]}.{found[1]}", f"{first}.0 to below {beyond}.0"
+        raise InputError("attention backend for another GPU", where=f"{where} fa3", got=got, expected=expected)
+
+
+def head_size(model_config: Mapping[str, Any]) -> int:
+    """Of config.json."""
+    given = model_config.get("head_dim")
+    return int(given or model_config["hidden_size"] // model_config["num_attention_heads"])
+
+
+def _decode_capture(resolved: Any) -> str:
+    """How decode is captured: the newer engine keeps it by phase, whatever the older switch says."""
+    by_phase = getattr(resolved, "cuda_graph_config", None)
+    if by_phase is None:
+        return "disabled" if resolved.disable_cuda_graph else "full"
+    return str(by_phase.decode.backend)
+
+
+def _decode_backend(resolved: Any) -> tuple[str, str]:
+    """The argument that decides, and the backend that attends in decode."""
+    own = getattr(resolved, "decode_attention_backend", None)
+    return ("--decode-attention-backend", own) if own else ("--attention-backend", resolved.attention_backend)
