@@ -30,6 +30,7 @@ class Runner:
 
     def __init__(self) -> None:
         self.attn_backend = SimpleNamespace(**{FILE: {"static": object()}})
+        self.model_runner = SimpleNamespace(req_to_token_pool=SimpleNamespace(size=6))
         self.capture_bs, self.max_bs, self.device = [1, 2, 4], 4, "cpu"
         self.captured: list[tuple[int, Variant, str]] = []
         self.replayed: list[tuple[Variant, Any]] = []
@@ -110,6 +111,15 @@ def test_every_size_is_captured_dense_first_and_routed_with_its_own_source() -> 
         for variant, source in ((Variant.DENSE, "NoneType"), (Variant.ROUTED, "CapturedPass"))
     ]
     assert graphs.sizes == {2, 4} and current_variant() == Variant.DENSE and current_pass() is None
+
+
+def test_batches_that_may_run_and_are_too_large_for_any_graph_are_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    captured(4, 2)
+    assert [record.getMessage() for record in caplog.records] == [
+        "vskipper: decode batches of more than 4 rows run dense, and 6 may run"
+    ]
 
 
 def test_where_memory_is_short_the_smaller_sizes_are_captured_and_the_rest_runs_dense() -> None:

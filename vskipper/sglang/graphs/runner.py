@@ -48,7 +48,7 @@ class RoutedGraphs:
         with using(Variant.DENSE), published(None):
             dense = original(runner, size, *arguments, **keywords)
         left = self._free()
-        if left < ROOM + self._need(size, max(0, whole - left)):
+        if left < ROOM + self._need(runner, size, max(0, whole - left)):
             self.left_out.add(size)
             logger.warning("vskipper: no routed graph for %d rows: %d MiB of GPU memory are left", size, left >> 20)
             return dense
@@ -59,11 +59,12 @@ class RoutedGraphs:
         self.sizes.add(size)
         return dense
 
-    def _need(self, size: int, dense: int) -> int:
+    def _need(self, runner: Any, size: int, dense: int) -> int:
         """Bytes that a routed graph of `size` rows may take, beside a dense one that took `dense`. The first one takes
         what all smaller ones then use again, and the less, the fewer rows it has."""
         if self._first is None:
             self._first = size, dense
+            _warn_of_larger(runner, size)
         rows, taken = self._first
         return FACTOR * (dense if self.sizes else taken * size // rows)
 
@@ -104,3 +105,10 @@ class RoutedGraphs:
     def _padded(self, runner: Any, forward_batch: Any) -> int:
         """The captured size that the engine pads this batch to."""
         return min((size for size in runner.capture_bs if size >= forward_batch.batch_size), default=-1)
+
+
+def _warn_of_larger(runner: Any, largest: int) -> None:
+    """Engines capture from the largest size on."""
+    most = runner.model_runner.req_to_token_pool.size
+    if most > largest:
+        logger.warning("vskipper: decode batches of more than %d rows run dense, and %d may run", largest, most)
