@@ -52,20 +52,20 @@ class Requirement:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeededFault:
     """One fault of a level. killer: the property that must detect it, for this reason. quiet: those that must not.
-    only_named: held against these alone, not against every property. backend: the attention backend that it bites on,
-    None for any."""
+    only_named: held against these alone, not against every property. backends: the attention backends that it bites
+    on, none for any."""
 
     fault: str
     killer: str
     reason: str
     quiet: tuple[str, ...]
     only_named: bool = False
-    backend: str | None = None
+    backends: tuple[str, ...] = ()
 
     def line(self) -> str:
         words = [self.fault, self.killer, self.reason, ",".join(self.quiet) or "-"]
         words += [ONLY_NAMED] if self.only_named else []
-        return " ".join([*words, f"{ON}{self.backend}"] if self.backend else words)
+        return " ".join([*words, f"{ON}{','.join(self.backends)}"] if self.backends else words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class MustPass:
 
     def faults_on(self, backend: str | None) -> tuple[SeededFault, ...]:
         """Those that bite on an engine with this attention backend."""
-        return tuple(fault for fault in self.faults if fault.backend in (None, backend))
+        return tuple(fault for fault in self.faults if not fault.backends or backend in fault.backends)
 
     def runtimes(self, asked: str) -> tuple[str, ...]:
         """Those that the level runs on when `asked` is, itself first; empty for one that can be granted nothing."""
@@ -145,10 +145,10 @@ def _fault(path: Path, number: int, words: list[str]) -> SeededFault:
             "fault line",
             where=f"{path.name}:{number}",
             got=" ".join(words),
-            expected=f"fault killer reason quiet,quiet (or -) [{ONLY_NAMED}] [{ON}backend]",
+            expected=f"fault killer reason quiet,quiet (or -) [{ONLY_NAMED}] [{ON}backend,backend]",
         )
     quiet = () if words[3] == "-" else tuple(words[3].split(","))
-    backend = rest[0].removeprefix(ON) if rest else None
+    backends = tuple(rest[0].removeprefix(ON).split(",")) if rest else ()
     return SeededFault(
-        fault=words[0], killer=words[1], reason=words[2], quiet=quiet, only_named=only_named, backend=backend
+        fault=words[0], killer=words[1], reason=words[2], quiet=quiet, only_named=only_named, backends=backends
     )

@@ -12,7 +12,7 @@ from properties.property import Property
 from properties.registry import LEVEL_OF, PROPERTIES
 
 PROPERTIES_HEAD: Final = "level {}: property clause examples counters subjects compares [if_supported]"
-FAULTS_HEAD: Final = "level {}: fault killer reason quiet [only_named] [on=backend]"
+FAULTS_HEAD: Final = "level {}: fault killer reason quiet [only_named] [on=backend,backend]"
 # the oracle against itself certifies nothing
 CONTROL: Final = "reference"
 
@@ -28,7 +28,7 @@ def lists() -> dict[str, str]:
                 reason=f.reason,
                 quiet=f.quiet,
                 only_named=f.only_named,
-                backend=f.backend,
+                backends=f.backends,
             )
             for f in FAULTS_OF[level]
         ]

@@ -13,6 +13,8 @@ from properties.graph.far import GRAPH_FAR
 from properties.graph.padding import GRAPH_PADDING
 from properties.graph.policy import GRAPH_POLICY
 from properties.graph.replay import GRAPH_OUTPUTS, GRAPH_REPLAY
+from properties.graph.rows import GRAPH_ROWS
+from properties.graph.skipped import GRAPH_SKIPPED
 from properties.graph.still import GRAPH_STILL
 from properties.kv_one_rule import KV_ONE_RULE
 from properties.kv_scales import KV_SCALES
@@ -90,6 +92,8 @@ GRAPH: tuple[Property, ...] = (
     GRAPH_PADDING,
     GRAPH_ALTERNATE,
     GRAPH_POLICY,
+    GRAPH_ROWS,
+    GRAPH_SKIPPED,
     GRAPH_FAR,
 )
 

@@ -20,9 +20,9 @@ class Fault:
     """seam: dotted path of the one attribute that is replaced, `package.module:Object.attribute`.
     patch: from the original attribute to the broken one. killer: the property that must fail, for exactly `reason`.
     quiet: properties that must still pass, so that the killer is shown to be specific. source: the public report or
-    incident it stands for. runtime, model: where it bites. backend: the engine's attention backend that it needs for
-    that, None where any will do. only_named: held against its killer and quiet list alone, where a runtime is too slow
-    for the whole row."""
+    incident it stands for. runtime, model: where it bites. backends: the engine's attention backends with which it
+    does, none where it does with any. only_named: held against its killer and quiet list alone, where a runtime is too
+    slow for the whole row."""
 
     id: str
     title: str
@@ -34,7 +34,7 @@ class Fault:
     quiet: tuple[str, ...]
     runtime: str = "torch"
     model: str = "tiny-llama"
-    backend: str | None = None
+    backends: tuple[str, ...] = ()
     only_named: bool = False
 
     def meets(self, property: str) -> bool:

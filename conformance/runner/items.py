@@ -107,7 +107,7 @@ def faults(request: Request) -> tuple[Fault, ...]:
     """The faults of the level that bite on the attention backend, or none where they are not asked for."""
     if not request.faults:
         return ()
-    return tuple(f for f in FAULTS_OF[request.level] if f.backend in (None, request.attention_backend))
+    return tuple(f for f in FAULTS_OF[request.level] if not f.backends or request.attention_backend in f.backends)
 
 
 def full_examples(property: Property, request: Request) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 
@@ -18,17 +18,26 @@ from properties.pool import fill_nan
 from properties.property import Subject
 from properties.runtime import LayerWork, StepResult
 from properties.violation import Violation
+from reference.action import attention_runs, mlp_runs
+from vskipper.policy import SkipPolicy
 
 
 @contextmanager
 def opened_graphs(
-    subject: Subject, case: GraphCase, *, forced: bool = True, slots: int | None = None
+    subject: Subject,
+    case: GraphCase,
+    *,
+    forced: bool = True,
+    slots: int | None = None,
+    policy: SkipPolicy | None = None,
 ) -> Iterator[GraphSession]:
-    """A session on a pool full of NaN, page 0 aside; slots as in GraphEngine.open."""
+    """A session on a pool full of NaN, page 0 aside; slots as in GraphEngine.open. policy: another one than the
+    subject's, whose routes are taken."""
     oracle_of(subject)
     engine: GraphEngine = subject.runtime.graphs  # type: ignore[attr-defined]
     page_size = case.schedule.layout.page_size
-    session = engine.open(subject.model, subject.served_policy(), page_size, forced=forced, slots=slots)
+    chosen = subject.served_policy() if policy is None else policy
+    session = engine.open(subject.model, chosen, page_size, forced=forced and policy is None, slots=slots)
     try:
         fill_nan(session.kv)
         # a captured graph pads with it, and the engine's own holds finite numbers there
@@ -60,6 +69,14 @@ def check_equal(clause: str, reason: str, step: int, got: Ran, expected: Ran) ->
         found = differing(one, other)
         if found is not None:
             raise Violation(clause, reason, {"step": step, "what": name} | found.facts())
+
+
+def work_of(line: Sequence[int]) -> LayerWork:
+    """What actions of a layer's rows come to."""
+    projects = sum(not (mlp_runs(action) or attention_runs(action)) for action in line)
+    return LayerWork(
+        attention=sum(map(attention_runs, line)), mlp=sum(map(mlp_runs, line)), projector=projects, kv_rows=len(line)
+    )
 
 
 def _pairs(got: StepResult, expected: StepResult) -> Iterator[tuple[str, Tensor, Tensor]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from torch import Tensor
 
-from properties.runtime import Model, StepResult
+from properties.runtime import LayerWork, Model, StepResult
 from reference.plan import Fill, StepPlan, TapePlan
 
 # dense: the engine's own graph; routed: the one that reads its routes on the device
@@ -20,6 +21,14 @@ Way = Literal["replay", "twin"]
 def captured_count(size: int) -> int:
     """PROJECT_ONLY rows, the first ones, of the tape with which a graph of `size` rows was captured."""
     return size // 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A pass's evidence. actions: uint8 [routed layers, rows]. work: of each routed layer."""
+
+    actions: Tensor
+    work: tuple[LayerWork, ...]
 
 
 class GraphSession(Protocol):
@@ -39,6 +48,10 @@ class GraphSession(Protocol):
     ) -> StepResult:
         """One pass of decode rows, padded to the least captured size. tape: None in variant dense, and where the policy
         decides. The result's evidence is the runtime's own, not copied."""
+
+    def decode_all(self, plans: Sequence[StepPlan], dense: Sequence[frozenset[str]]) -> tuple[Decided, ...]:
+        """Passes by the policy's routes, each but the requests in `dense`, which run as the dense model does: queued
+        one after the other, and read only after the last. Contexts are nobody's."""
 
     def fill_padding(self, fill: Fill) -> None:
         """What padding rows enter the first layer with, in every pass from now on; so are their routes, to be ignored,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 from properties.contexts import place_contexts
 from properties.graph.case import GraphCase, captured_size, graph_cases, graph_sizes
-from properties.graph.drive import check_equal, decoded, opened_graphs
+from properties.graph.drive import check_equal, decoded, opened_graphs, work_of
 from properties.property import Property, Subject
 from properties.runtime import StepResult
 from properties.violation import Violation
-from reference.action import attention_runs, mlp_runs
 from reference.plan import TapePlan
 
 CLAUSE = "GRAPH-3"
@@ -34,12 +35,10 @@ def check(subject: Subject, case: GraphCase) -> None:
 
 def _check_counts(step: int, tape: TapePlan, result: StepResult) -> None:
     for layer, (line, work) in enumerate(zip(tape.actions, result.work, strict=True)):
-        runs_mlp = sum(map(mlp_runs, line))
-        projects = sum(not (mlp_runs(action) or attention_runs(action)) for action in line)
-        expected = (sum(map(attention_runs, line)), runs_mlp, projects, len(line))
-        got = (work.attention, work.mlp, work.projector, work.kv_rows)
-        if got != expected:
-            raise Violation(CLAUSE, "padding_counted", {"step": step, "layer": layer, "got": got, "expected": expected})
+        expected = work_of(line)
+        if work != expected:
+            facts = {"step": step, "layer": layer, "got": astuple(work), "expected": astuple(expected)}
+            raise Violation(CLAUSE, "padding_counted", facts)
 
 
 GRAPH_PADDING = Property(

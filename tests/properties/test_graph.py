@@ -18,6 +18,7 @@ from properties.codec import decode, encode
 from properties.graph import far
 from properties.graph.case import graph_sizes
 from properties.graph.drive import raw_decode
+from properties.graph.engine import Decided
 from properties.property import Property, Subject
 from properties.registry import GRAPH, by_id
 from properties.run import draw_cases, run_property
@@ -54,8 +55,8 @@ def test_every_property_is_a_killer_and_faults_name_properties_of_the_level() ->
 class Broken(ReferenceReplays):
     """Replays that differ from the code by one defect."""
 
-    def __init__(self, session: Any, defect: str) -> None:
-        super().__init__(session)
+    def __init__(self, whole: ReferenceReplays, defect: str) -> None:
+        super().__init__(whole._session, whole._policy, whole._model)
         self._defect, self._fill = defect, "zero"
         self._rows = 0
         self._evidence = torch.zeros(3, 4, dtype=torch.uint8)
@@ -72,6 +73,12 @@ class Broken(ReferenceReplays):
             tape = TapePlan(actions=((int(Action.RUN),) * plan.rows,) * 3, eighths=((8,) * plan.rows,) * 3)
         result = super().decode(plan, tape, **how)
         return DEFECTS.get(self._defect, lambda replays, result: result)(self, result)
+
+    def decode_all(self, plans: Any, dense: Any) -> tuple[Decided, ...]:
+        found = super().decode_all(plans, [frozenset()] * len(plans) if self._defect == "dense routed" else dense)
+        if self._defect == "read late":
+            return tuple(replace(each, work=found[-1].work) for each in found)
+        return found
 
     def fill_padding(self, fill: Fill) -> None:
         self._fill = fill
@@ -108,12 +115,18 @@ def _writes_elsewhere(replays: Any, result: StepResult) -> StepResult:
     return result
 
 
+def _reads_all(replays: Any, result: StepResult) -> StepResult:
+    nans = sum(int(torch.isnan(part).sum()) for pair in replays.kv for part in pair)
+    return replace(result, logits=result.logits + nans / 1024)
+
+
 DEFECTS: dict[str, Callable[[Any, StepResult], StepResult]] = {
     "padding leaks": _padding_leaks,
     "padding counted": _padding_counted,
     "evidence shared": _shared,
     "sizes mix": _sizes_mix,
     "writes elsewhere": _writes_elsewhere,
+    "reads all": _reads_all,
 }
 SEEN = (
     ("all run", "graph.replay", "replay_differs"),
@@ -126,6 +139,9 @@ SEEN = (
     ("padding counted", "graph.padding", "padding_counted"),
     ("evidence shared", "graph.alternate", "evidence_overwritten"),
     ("sizes mix", "graph.alternate", "order_changes_result"),
+    ("dense routed", "graph.rows", "rows_differ"),
+    ("read late", "graph.rows", "work_differs"),
+    ("reads all", "graph.skipped", "skipped_context_read"),
 )
 
 
@@ -134,7 +150,7 @@ def test_a_defect_is_seen(monkeypatch: pytest.MonkeyPatch, defect: str, rule: st
     original = ReferenceGraphs.open
 
     def opened(*arguments: Any, **keywords: Any) -> Broken:
-        return Broken(original(*arguments, **keywords)._session, defect)
+        return Broken(original(*arguments, **keywords), defect)
 
     monkeypatch.setattr(ReferenceGraphs, "open", opened)
     outcome = run_property(by_id(rule), subject_of(), examples=24, seed=0)

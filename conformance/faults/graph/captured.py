@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from conformance.faults.graph.make import Frozen, graph_fault
+from conformance.faults.graph.make import MOST_ROWS, Frozen, graph_fault
 from vskipper.cohort import CohortPlan, Span
 from vskipper.policy import Route, SwiGLU
-from vskipper.sglang.graphs.variant import Variant
 from vskipper.sglang.passes import PassPlan
 
-MOST_ROWS = 64
 PLAN = "vskipper.sglang.graphs.buffers:CapturedPass.plan"
 
 
@@ -83,29 +81,6 @@ def _tail_stale(original: Any) -> Any:
     return broken
 
 
-def _buffers_freed(original: Any) -> Any:
-    others: list[Tensor] = []
-
-    def broken(graphs: Any, *arguments: Any, **keywords: Any) -> Any:
-        answer = original(graphs, *arguments, **keywords)
-        buffers, graphs._buffers = graphs._buffers, None
-        for tensor in () if buffers is None else (getattr(buffers, field.name) for field in fields(buffers)):
-            size = tensor.untyped_storage().nbytes()
-            tensor.untyped_storage().resize_(0)
-            others.append(torch.ones(size, dtype=torch.uint8, device=tensor.device))
-        return answer
-
-    return broken
-
-
-def _one_key(original: Any) -> Any:
-    return lambda: Variant.DENSE
-
-
-def _one_file(original: Any) -> Any:
-    return lambda files, backend, variant: None
-
-
 FAULTS = (
     graph_fault(
         id="graph-counts-frozen",
@@ -156,15 +131,6 @@ FAULTS = (
         quiet=("graph.still",),
     ),
     graph_fault(
-        id="graph-one-key",
-        title="the routed graph of a size is filed where the dense one was",
-        source="second capture overwrites the first",
-        seam="vskipper.sglang.seams.decode_runner:current_variant",
-        patch=_one_key,
-        killer="graph.outputs",
-        reason="wrong_hidden",
-    ),
-    graph_fault(
         id="graph-grid-frozen",
         title="no more rows of a cohort are worked on than there were when the graph was captured",
         source="sglang#28371",
@@ -182,24 +148,5 @@ FAULTS = (
         killer="graph.padding",
         reason="padding_counted",
         quiet=("graph.still",),
-    ),
-    graph_fault(
-        id="graph-buffers-freed",
-        title="what a captured graph reads is given back, and to others, once it is captured",
-        source="predicate tensors freed while graphs wrote them",
-        seam="vskipper.sglang.graphs.runner:RoutedGraphs.capture",
-        patch=_buffers_freed,
-        killer="graph.outputs",
-        reason="routes_differ",
-    ),
-    graph_fault(
-        id="graph-plans-shared",
-        title="the plan of a size's routed graph is filed where the dense one's was",
-        source="second capture overwrites the first plan",
-        seam="vskipper.sglang.graphs.metadata:VariantMetadata.use",
-        patch=_one_file,
-        killer="graph.alternate",
-        reason="order_changes_result",
-        backend="flashinfer",
     ),
 )

@@ -13,6 +13,9 @@ from conformance.runtime_names import CUDA
 
 # what no fault of a captured pass makes slow
 QUIET = ("graph.still",)
+BUFFERS = "vskipper.sglang.graphs.buffers:GraphBuffers"
+# of any graph that the suite captures
+MOST_ROWS = 64
 graph_fault = partial(Fault, runtime=CUDA, model="small-llama", only_named=True, quiet=QUIET)
 
 

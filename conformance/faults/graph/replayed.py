@@ -1,24 +1,24 @@
-"""Faults of a replay: what it is handed, what it waits for, what it leaves behind, and which rows attend."""
+"""Faults of a replay: what it waits for, what is captured once more, and what is left behind for the next one."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from conformance.faults.graph.make import graph_fault
+from conformance.faults.graph.make import BUFFERS, graph_fault
+from conformance.runtimes.sglang.process import forget_buffers, quiet_engine
 from vskipper.execution.routed_pass import Evidence
-from vskipper.sglang.masked_attention import every_row
-
-# where signed numbers of 32 bits end
-SIGNED = 2**31
-BUFFERS = "vskipper.sglang.graphs.buffers:GraphBuffers"
 
 
 def _evidence_shared(original: Any) -> Any:
     def broken(buffers: Any, rows: int) -> Evidence:
         return Evidence(actions=buffers.actions[:, :rows], counts=buffers.counts)
+
+    return broken
+
+
+def _counts_shared(original: Any) -> Any:
+    def broken(buffers: Any, rows: int) -> Evidence:
+        return Evidence(actions=buffers.actions[:, :rows].clone(), counts=buffers.counts)
 
     return broken
 
@@ -31,33 +31,14 @@ def _waits(original: Any) -> Any:
     return broken
 
 
-def _handed_over(original: Any) -> Any:
-    return lambda values, dtype, device: torch.tensor(values, dtype=dtype, device=device)
-
-
-def _forced(original: Any) -> Any:
-    def broken(buffers: Any, plan: Any) -> None:
-        original(buffers, plan)
-        buffers.force_run.fill_(True)
-
-    return broken
-
-
-def _unmasked(original: Any) -> Any:
-    def broken(module: Any, q: Tensor, k: Tensor, v: Tensor, actions: Tensor, runs: Tensor, batch: Any) -> Tensor:
-        return every_row(module, q, k, v, batch)
-
-    return broken
-
-
-def _wrapped(original: Any) -> Any:
-    def broken(module: Any, batch: Any, k: Tensor, v: Tensor) -> None:
-        slots, row = batch.out_cache_loc, k[0].numel() * k.element_size()
-        batch.out_cache_loc = (slots.long() * row % SIGNED // row).to(slots.dtype)
-        try:
-            original(module, batch, k, v)
-        finally:
-            batch.out_cache_loc = slots
+def _captured_anew(original: Any) -> Any:
+    def broken(runner: Any, batch: Any, *arguments: Any, **keywords: Any) -> Any:
+        decoder = getattr(runner.model, "vskipper", None)
+        if decoder is not None and decoder.graphs.captured and batch.forward_mode.is_decode():
+            forget_buffers()
+            with quiet_engine():
+                (getattr(runner, "init_decode_cuda_graph", None) or runner.init_device_graphs)()
+        return original(runner, batch, *arguments, **keywords)
 
     return broken
 
@@ -74,6 +55,16 @@ FAULTS = (
         quiet=("graph.replay", "graph.still"),
     ),
     graph_fault(
+        id="graph-counts-shared",
+        title="what a pass counted is overwritten by the next one",
+        source="outputs overwritten by a second replay",
+        seam=f"{BUFFERS}.evidence",
+        patch=_counts_shared,
+        killer="graph.rows",
+        reason="work_differs",
+        quiet=("graph.replay", "graph.still"),
+    ),
+    graph_fault(
         id="graph-host-waits",
         title="the host reads a flag from the device before every replay",
         source="a synchronisation a step",
@@ -84,43 +75,13 @@ FAULTS = (
         quiet=("graph.replay", "graph.outputs"),
     ),
     graph_fault(
-        id="graph-rows-waited-for",
-        title="a batch's request keys are copied to the device while the host waits",
-        source="a synchronisation a step",
-        seam="vskipper.sglang.batches:queued",
-        patch=_handed_over,
+        id="graph-captured-anew",
+        title="graphs are captured again before every replay",
+        source="a recapture where routes change",
+        seam="sglang.srt.model_executor.model_runner:ModelRunner.forward",
+        patch=_captured_anew,
         killer="graph.still",
-        reason="host_waits",
-        quiet=("graph.replay", "graph.outputs"),
-    ),
-    graph_fault(
-        id="graph-forced-run-sticks",
-        title="rows stay forced to RUN after a batch of dense requests",
-        source="a static buffer written once",
-        seam=f"{BUFFERS}.load",
-        patch=_forced,
-        killer="graph.outputs",
-        reason="routes_differ",
-        quiet=("graph.replay", "graph.still"),
-    ),
-    graph_fault(
-        id="graph-attention-unmasked",
-        title="rows that skip attention keep what attention gave them",
-        source="a mask that a captured graph does not apply",
-        seam="vskipper.sglang.attention:attend_masked",
-        patch=_unmasked,
-        killer="graph.outputs",
-        reason="wrong_hidden",
-        quiet=("graph.replay", "graph.still"),
-    ),
-    graph_fault(
-        id="graph-offsets-32-bit",
-        title="K and V are written where a place of 32 bits wraps to",
-        source="vllm#47671",
-        seam="vskipper.sglang.attention:write_kv",
-        patch=_wrapped,
-        killer="graph.far",
-        reason="far_slots_differ",
-        quiet=("graph.still", "graph.padding"),
+        reason="captured_anew",
+        quiet=("graph.outputs",),
     ),
 )

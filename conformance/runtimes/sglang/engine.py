@@ -43,11 +43,18 @@ class Engine:
 
     def run(self, plan: StepPlan, pool: Any) -> Tensor:
         """One forward pass over `pool`; logits [chunks, vocab] of each chunk's last row."""
+        return self.forward(self.batch(plan, pool))
+
+    def batch(self, plan: StepPlan, pool: Any) -> Any:
+        """The engine's ForwardBatch of the plan over `pool`. It shares the table of requests with the one before."""
         self.publish()
         place(self.runner, pool)
+        return forward_batch(self.runner, plan, pool.page_size)
+
+    def forward(self, batch: Any) -> Tensor:
+        """Run it; logits as run() gives them."""
         with torch.no_grad():
-            output = self.runner.forward(forward_batch(self.runner, plan, pool.page_size))
-        return _logits(output)
+            return _logits(self.runner.forward(batch))
 
 
 def _logits(output: Any) -> Tensor:

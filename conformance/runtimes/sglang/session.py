@@ -96,6 +96,11 @@ def with_evidence(result: StepResult, run: RoutedPass, rows: int, copy: Evidence
         result,
         actions=actions[:, :rows],
         weights=None if run.tape.weights is None else run.tape.weights[:, :rows],
-        work=tuple(LayerWork(attention=a, mlp=m, projector=p, kv_rows=kv) for a, m, p, kv in counts.tolist()),
+        work=layer_work(counts),
         cohorts=tuple((cohorts.rows, cohorts.offsets) for cohorts in run.plans),
     )
+
+
+def layer_work(counts: Tensor) -> tuple[LayerWork, ...]:
+    """counts: int64 [routed layers, branches]."""
+    return tuple(LayerWork(attention=a, mlp=m, projector=p, kv_rows=kv) for a, m, p, kv in counts.tolist())

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -13,15 +14,15 @@ from torch import Tensor
 from conformance.runtimes.sglang.around import around
 from conformance.runtimes.sglang.gpu import check_gpu_state, fall_behind
 from conformance.runtimes.sglang.graphs.build import GraphBuilt
-from conformance.runtimes.sglang.graphs.hooks import replaying
+from conformance.runtimes.sglang.graphs.hooks import capturing, replaying
 from conformance.runtimes.sglang.padding import FILLS
 from conformance.runtimes.sglang.pool import raw
-from conformance.runtimes.sglang.session import with_evidence
+from conformance.runtimes.sglang.session import layer_work, with_evidence
 from conformance.runtimes.sglang.streams import stacked
-from properties.graph.engine import Variant, Way
+from properties.graph.engine import Decided, Variant, Way
 from properties.row_batch import request_key
 from properties.runtime import Model, StepResult
-from reference.plan import Fill, StepPlan, TapePlan
+from reference.plan import Chunk, Fill, StepPlan, TapePlan
 from vskipper.errors import PolicyError
 from vskipper.execution.routed_pass import Evidence
 from vskipper.sglang.batches import BatchPass, PassEvidence
@@ -82,12 +83,26 @@ class GraphPasses:
             built.tape.play(tape, odd=self._odd)
         built.recorder.padding.mask[: plan.rows] = False
         built.recorder.padding.mask[plan.rows :] = self._odd
-        source = None if variant == "dense" else _source(plan)
+        source = None if variant == "dense" else _source(plan, frozenset())
         fall_behind(built.engine.runner.device, self._passes)
         self._passes += 1
         with self._replaying(way), published(source):
             logits = built.engine.run(plan, built.engine.pool)
         return self._result(plan, logits, [] if source is None else source.evidence)
+
+    def decode_all(self, plans: Sequence[StepPlan], dense: Sequence[frozenset[str]]) -> tuple[Decided, ...]:
+        engine = self._built.engine
+        self._built.recorder.padding.mask.fill_(False)
+        batches = [engine.batch(plan, engine.pool) for plan in plans]
+        sources = [_source(plan, apart) for plan, apart in zip(plans, dense, strict=True)]
+        with self._replaying("replay"):
+            for batch, source in zip(batches, sources, strict=True):
+                fall_behind(engine.runner.device, self._passes)
+                self._passes += 1
+                with published(source):
+                    engine.forward(batch)
+        found = [source.evidence[0] for source in sources]
+        return tuple(Decided(actions=each.actions.cpu(), work=layer_work(each.counts)) for each in found)
 
     @contextmanager
     def _replaying(self, way: Way) -> Iterator[None]:
@@ -97,6 +112,7 @@ class GraphPasses:
         recorder.last = None
         with ExitStack() as stack:
             stack.enter_context(replaying(recorder))
+            stack.enter_context(capturing(recorder))
             stack.enter_context(around(CapturedPass, "plan", recorder.plan))
             if self._waits:
                 stack.enter_context(around(RoutedGraphs, "execute", _without_waits))
@@ -124,18 +140,28 @@ def _without_waits(original: Any, *arguments: Any, **keywords: Any) -> Any:
             # that not everything is detected
             warnings.simplefilter("ignore")
             torch.cuda.set_sync_debug_mode("error")
-        return original(*arguments, **keywords)
+        with ExitStack() as stack:
+            # what waits by its name is not among what is detected
+            for owner in (torch.cuda, torch.cuda.Event, torch.cuda.Stream):
+                stack.enter_context(mock.patch.object(owner, "synchronize", _waits))
+            return original(*arguments, **keywords)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
 
-def _source(plan: StepPlan) -> BatchPass:
-    """As the scheduler hands a batch over whose requests all decode routed."""
-    routed = RequestPlan(prefill=RequestMode.ROUTED, decode=RequestMode.ROUTED)
-    states = [
-        RequestState(plan=routed, key=request_key(chunk.request), prompt_length=chunk.start) for chunk in plan.chunks
-    ]
-    return BatchPass(states, _failed, _uncovered)
+def _waits(*arguments: Any) -> None:
+    raise RuntimeError("called synchronize()")
+
+
+def _source(plan: StepPlan, dense: frozenset[str]) -> BatchPass:
+    """As the scheduler hands a batch over whose requests decode routed, but those in `dense`."""
+    return BatchPass([_state(chunk, chunk.request in dense) for chunk in plan.chunks], _failed, _uncovered)
+
+
+def _state(chunk: Chunk, dense: bool) -> RequestState:
+    mode = RequestMode.DENSE if dense else RequestMode.ROUTED
+    plan = RequestPlan(prefill=mode, decode=mode)
+    return RequestState(plan=plan, key=request_key(chunk.request), prompt_length=chunk.start)
 
 
 def _failed(number: int, error: PolicyError) -> None:

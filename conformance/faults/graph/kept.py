@@ -1,0 +1,69 @@
+"""Faults of what is kept of a capture: filed over another's, or given back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from conformance.faults.graph.make import graph_fault
+from vskipper.sglang.graphs.variant import Variant
+
+
+def _buffer_freed(original: Any) -> Any:
+    others: list[Tensor] = []
+
+    def broken(graphs: Any, *arguments: Any, **keywords: Any) -> Any:
+        answer = original(graphs, *arguments, **keywords)
+        if graphs._buffers is not None:
+            freed = graphs._buffers.force_run
+            graphs._buffers = replace(graphs._buffers, force_run=torch.zeros_like(freed))
+            size = freed.untyped_storage().nbytes()
+            freed.untyped_storage().resize_(0)
+            # the allocator hands out the same memory again
+            others.append(torch.ones(size, dtype=torch.uint8, device=freed.device))
+        return answer
+
+    return broken
+
+
+def _one_key(original: Any) -> Any:
+    return lambda: Variant.DENSE
+
+
+def _one_file(original: Any) -> Any:
+    return lambda files, backend, variant: None
+
+
+FAULTS = (
+    graph_fault(
+        id="graph-one-key",
+        title="the routed graph of a size is filed where the dense one was",
+        source="second capture overwrites the first",
+        seam="vskipper.sglang.seams.decode_runner:current_variant",
+        patch=_one_key,
+        killer="graph.outputs",
+        reason="wrong_hidden",
+    ),
+    graph_fault(
+        id="graph-plans-shared",
+        title="the plan of a size's routed graph is filed where the dense one's was",
+        source="second capture overwrites the first plan",
+        seam="vskipper.sglang.graphs.metadata:VariantMetadata.use",
+        patch=_one_file,
+        killer="graph.alternate",
+        reason="order_changes_result",
+        backends=("flashinfer",),
+    ),
+    graph_fault(
+        id="graph-buffer-freed",
+        title="what a captured graph reads is given back, and to others, once it is captured",
+        source="predicate tensors freed while graphs wrote them",
+        seam="vskipper.sglang.graphs.runner:RoutedGraphs.capture",
+        patch=_buffer_freed,
+        killer="graph.outputs",
+        reason="routes_differ",
+    ),
+)
