@@ -10,12 +10,14 @@ import pytest
 import torch
 import triton
 
+from vskipper.kernels.gpu import has_gpu
+
 _HERE = Path(__file__).parent
 _NONE = "no CUDA GPU"
 
 
 def pytest_report_header() -> str:
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{_NONE}, its tests are skipped"
+    gpu = torch.cuda.get_device_name() if has_gpu() else f"{_NONE}, its tests are skipped"
     return f"gpu: {gpu}; torch {torch.__version__}, triton {triton.__version__}"
 
 
@@ -25,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.gpu)
-            if not torch.cuda.is_available():
+            if not has_gpu():
                 item.add_marker(pytest.mark.skip(reason=_NONE))
 
 
@@ -35,7 +37,9 @@ def device() -> torch.device:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What the engine showed, by place and level."""
+    """What the engine showed, by place and level; or why nothing was run."""
+    if not has_gpu():
+        terminalreporter.write_line(f"{_NONE} that torch can use: every test of gpu_tests is skipped")
     outcomes: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for outcome in ("passed", "failed", "skipped"):
         for report in terminalreporter.stats.get(outcome, ()):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Mapping
 from importlib import import_module
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 import torch
 
+from gpu_tests.measured import output_path
 from gpu_tests.shapes import MODELS
 from vskipper.sglang.config import EngineConfig
 from vskipper.sglang.plugin import MODEL_PACKAGE
@@ -88,6 +88,7 @@ def start(folder: str, config: EngineConfig | None, fraction: float, backend: st
 
 
 def main() -> None:
+    path = output_path()
     backend = os.environ.get("BACKEND", "fa3")
     measured: dict[str, Any] = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "backend": backend}
     processes = get_context("spawn")
@@ -102,7 +103,7 @@ def main() -> None:
                 raise RuntimeError(f"{way}: the engine's process ended with {child.exitcode}")
             measured[way] = answer.get()
             print(way, json.dumps(measured[way]), flush=True)
-    Path(sys.argv[1]).write_text(json.dumps(measured, indent=1) + "\n")
+    path.write_text(json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

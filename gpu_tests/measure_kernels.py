@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -20,6 +18,7 @@ import triton
 import triton.language as tl
 
 from gpu_tests.graphs import capture
+from gpu_tests.measured import output_path
 from properties.kernels.judge import make_span, normals, shuffled
 from vskipper.cohort import empty_plan
 from vskipper.kernels.cohort import plan_cohorts
@@ -123,10 +122,11 @@ def gemm(
 
 
 def main() -> None:
+    path = output_path()
     device = torch.device("cuda", torch.cuda.current_device())
     measured = {"empty": empty_launches(device), "plan": plans(device), "gemm": gemms(device)}
     versions = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
-    Path(sys.argv[1]).write_text(json.dumps({**versions, **measured}, indent=1) + "\n")
+    path.write_text(json.dumps({**versions, **measured}, indent=1) + "\n")
     for lines in measured.values():
         for line in lines:
             print(*(f"{value:.2f}" if isinstance(value, float) else value for value in line.values()), sep="\t")

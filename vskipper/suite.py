@@ -65,7 +65,7 @@ def interpret_kernels_without_gpu() -> None:
 
     To be called before anything that defines a kernel is imported.
     """
-    import torch
+    from vskipper.kernels.gpu import has_gpu
 
-    if not torch.cuda.is_available():
+    if not has_gpu():
         os.environ.setdefault("TRITON_INTERPRET", "1")

@@ -14,6 +14,7 @@ from conformance.request import Request
 from conformance.runtime_names import ENGINES, device_of
 from properties.property import Subject
 from properties.runtime import Model
+from vskipper.kernels.gpu import has_gpu
 from vskipper.locate import source_digest
 
 DISTRIBUTIONS = ("torch", "triton", "numpy", "hypothesis", "pytest", "sglang")
@@ -44,7 +45,7 @@ def engine_identity(request: Request) -> EngineIdentity | None:
 
 
 def machine() -> Machine:
-    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
+    gpu = torch.cuda.get_device_name(0) if has_gpu() else None
     driver = Path("/proc/driver/nvidia/version")
     text = driver.read_text(encoding="utf-8").splitlines()[0] if gpu and driver.is_file() else None
     return Machine(platform=platform.platform(), driver=text, gpu=gpu)

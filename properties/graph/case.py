@@ -17,6 +17,7 @@ from properties.property import Subject
 from properties.tape import eighths_of, tapes
 from reference.action import PROJECT_ONLY, RUN
 from reference.plan import Fill, StepPlan, TapePlan
+from vskipper.errors import InputError
 
 CONTEXTS = (1, 2, 5, 15, 16, 17, 40, 63, 64, 65)
 
@@ -112,6 +113,7 @@ def graph_sizes(subject: Subject) -> tuple[int, ...]:
     """Of the subject's runtime; raises ValueError where it has no graphs."""
     engine = getattr(subject.runtime, "graphs", None)
     if engine is None:
-        raise ValueError(f"runtime {subject.runtime.name}: got no graphs, expected an engine that captures some")
+        where = f"runtime {subject.runtime.name}"
+        raise InputError("decode graphs", where=where, got="none", expected="an engine that captures some")
     sizes: tuple[int, ...] = engine.sizes
     return sizes

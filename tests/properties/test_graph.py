@@ -25,6 +25,7 @@ from properties.run import draw_cases, run_property
 from properties.runtime import StepResult
 from reference.plan import Fill, StepPlan, TapePlan
 from vskipper.action import Action
+from vskipper.errors import InputError
 
 MODELS = ("tiny-llama", "tiny-qwen3")
 
@@ -159,7 +160,7 @@ def test_a_defect_is_seen(monkeypatch: pytest.MonkeyPatch, defect: str, rule: st
 
 def test_a_runtime_without_graphs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReferenceRuntime, "graphs", None)
-    with pytest.raises(ValueError, match="got no graphs"):
+    with pytest.raises(InputError, match=r"decode graphs \[runtime reference\]: got none"):
         graph_sizes(subject_of())
 
 

@@ -79,7 +79,7 @@ def certify(
             work_dir=work_dir,
             settings=parse_settings(settings or ()),
             delta=None if delta is None else str(delta),
-            runtime=runtime_on(device, runtime or default_runtime()),
+            runtime=runtime_on(device, runtime or default_runtime(device)),
             dtype=dtype or ("bfloat16" if device == "cuda" else "float32"),
             attention_backend=attention_backend or (CUDA_BACKEND if device == "cuda" else None),
             level=level,
@@ -91,9 +91,13 @@ def certify(
         return _run(request, folder, as_json)
 
 
-def default_runtime() -> str:
-    """The real engine where there is one; it is not imported."""
-    return "torch" if find_spec("sglang") is None else "sglang"
+def default_runtime(device: str = "cpu") -> str:
+    """The real engine where there is one; it is not imported. Raises InputError where it is needed and missing."""
+    found = find_spec("sglang") is not None
+    if device == "cuda" and not found:
+        expected = "SGLang 0.5.13 or later in this environment"
+        raise InputError("no SGLang", where="--device cuda", got="no module named sglang", expected=expected)
+    return "sglang" if found else "torch"
 
 
 def runtime_on(device: str, runtime: str) -> str:

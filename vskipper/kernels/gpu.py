@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Final
 
 import torch
@@ -12,9 +13,16 @@ from vskipper.errors import InputError
 OLDEST: Final = (8, 0)
 
 
+def has_gpu() -> bool:
+    """Whether torch can use a CUDA GPU. A driver that is too old for it is none, of which torch warns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.cuda.is_available()
+
+
 def check_gpu(where: str) -> None:
     """Raises InputError where torch has no CUDA, finds no GPU, or finds one older than the kernels need."""
-    if not torch.cuda.is_available():
+    if not has_gpu():
         got = "a torch without CUDA" if torch.version.cuda is None else "no GPU"
         raise InputError("no CUDA device", where=where, got=got, expected="a GPU that torch can use")
     found = torch.cuda.get_device_capability()

@@ -60,7 +60,8 @@ def check_model(model: str) -> None:
 def check_device(given: ServerArguments) -> None:
     """Raises InputError where SGLang would look for an accelerator and find none, long after its start."""
     if not (given.on_cpu or torch.accelerator.is_available()):
-        got = "no accelerator that this torch can use"
+        without = ", which is built without CUDA" if torch.version.cuda is None else ""
+        got = f"no accelerator that this torch can use{without}"
         raise InputError("no device", where="vskipper serve", got=got, expected="--device cpu, or a GPU")
 
 
