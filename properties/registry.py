@@ -9,6 +9,7 @@ from properties.bad_input import INPUT_REFUSED
 from properties.cohort import MAP_PARTITION
 from properties.gate import GATE_MODE, GATE_ROUTES, GATE_THRESHOLD
 from properties.graph.alternate import GRAPH_ALTERNATE
+from properties.graph.dense import GRAPH_DENSE
 from properties.graph.far import GRAPH_FAR
 from properties.graph.padding import GRAPH_PADDING
 from properties.graph.policy import GRAPH_POLICY
@@ -94,6 +95,7 @@ GRAPH: tuple[Property, ...] = (
     GRAPH_POLICY,
     GRAPH_ROWS,
     GRAPH_SKIPPED,
+    GRAPH_DENSE,
     GRAPH_FAR,
 )
 

@@ -55,9 +55,9 @@ class ReferenceSession:
 
     def step(self, plan: StepPlan, tape: TapePlan | None = None) -> StepResult:
         check_plan(plan, self.pool.layout)
-        self._state = self.policy.begin(batch_of(plan))
         if self.mode == "dense":
             return _result(self.reference.step(self.pool, plan), plan)
+        self._state = self.policy.begin(batch_of(plan))
         return _result(self.reference.step(self.pool, plan, self._decide if tape is None else tape), plan)
 
     def close(self) -> None:

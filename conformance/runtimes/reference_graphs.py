@@ -34,6 +34,27 @@ class ReferenceGraphs:
         layout = PoolLayout(page_size=page_size, pages=-(-(slots or SLOTS) // page_size))
         return ReferenceReplays(ReferenceRuntime().open(model, policy, layout, "routed"), policy, model)
 
+    def open_stock(self, model: Model, page_size: int) -> ReferenceStock:
+        layout = PoolLayout(page_size=page_size, pages=-(-SLOTS // page_size))
+        return ReferenceStock(ReferenceRuntime().open(model, None, layout, "dense"))
+
+
+class ReferenceStock:
+    """Implements StockGraphSession."""
+
+    def __init__(self, session: ReferenceSession) -> None:
+        self._session = session
+
+    @property
+    def kv(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        return self._session.kv
+
+    def decode(self, plan: StepPlan) -> Tensor:
+        return self._session.step(plan, None).logits
+
+    def close(self) -> None:
+        self._session.close()
+
 
 class ReferenceReplays:
     """Implements GraphSession."""

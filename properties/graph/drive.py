@@ -22,6 +22,12 @@ from reference.action import attention_runs, mlp_runs
 from vskipper.policy import SkipPolicy
 
 
+def engine_of(subject: Subject) -> GraphEngine:
+    """The graphs of the subject's runtime, which has some."""
+    engine: GraphEngine = subject.runtime.graphs  # type: ignore[attr-defined]
+    return engine
+
+
 @contextmanager
 def opened_graphs(
     subject: Subject,
@@ -34,7 +40,7 @@ def opened_graphs(
     """A session on a pool full of NaN, page 0 aside; slots as in GraphEngine.open. policy: another one than the
     subject's, whose routes are taken."""
     oracle_of(subject)
-    engine: GraphEngine = subject.runtime.graphs  # type: ignore[attr-defined]
+    engine = engine_of(subject)
     page_size = case.schedule.layout.page_size
     chosen = subject.served_policy() if policy is None else policy
     session = engine.open(subject.model, chosen, page_size, forced=forced and policy is None, slots=slots)

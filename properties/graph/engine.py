@@ -63,6 +63,19 @@ class GraphSession(Protocol):
     def close(self) -> None: ...
 
 
+class StockGraphSession(Protocol):
+    """Graphs of an engine that serves without the plugin."""
+
+    @property
+    def kv(self) -> Sequence[tuple[Tensor, Tensor]]:
+        """As GraphSession's."""
+
+    def decode(self, plan: StepPlan) -> Tensor:
+        """Logits [rows, vocab] of one pass."""
+
+    def close(self) -> None: ...
+
+
 class GraphEngine(Protocol):
     """A runtime's graphs."""
 
@@ -75,3 +88,6 @@ class GraphEngine(Protocol):
     ) -> GraphSession:
         """forced: routes come from tapes, and only the policy's projector is used. slots: at least so many are in its
         pool, which nobody else has then; None: what any case needs."""
+
+    def open_stock(self, model: Model, page_size: int) -> StockGraphSession:
+        """The same engine, its plugin off."""

@@ -60,6 +60,7 @@ class Broken(ReferenceReplays):
         super().__init__(whole._session, whole._policy, whole._model)
         self._defect, self._fill = defect, "zero"
         self._rows = 0
+        self._tape: TapePlan | None = None
         self._evidence = torch.zeros(3, 4, dtype=torch.uint8)
 
     def decode(self, plan: StepPlan, tape: TapePlan | None, **how: Any) -> StepResult:
@@ -70,6 +71,9 @@ class Broken(ReferenceReplays):
         if self._defect == "one variant":
             how["variant"] = "routed"
             tape = tape or TapePlan(actions=((int(Action.RUN),) * plan.rows,) * 3)
+        if self._defect == "last routes":
+            how["variant"], tape = "routed", tape or self._tape
+            self._tape = tape
         if self._defect == "all run" and tape is not None:
             tape = TapePlan(actions=((int(Action.RUN),) * plan.rows,) * 3, eighths=((8,) * plan.rows,) * 3)
         result = super().decode(plan, tape, **how)
@@ -140,6 +144,7 @@ SEEN = (
     ("padding counted", "graph.padding", "padding_counted"),
     ("evidence shared", "graph.alternate", "evidence_overwritten"),
     ("sizes mix", "graph.alternate", "order_changes_result"),
+    ("last routes", "graph.dense", "differs_from_stock"),
     ("dense routed", "graph.rows", "rows_differ"),
     ("read late", "graph.rows", "work_differs"),
     ("reads all", "graph.skipped", "skipped_context_read"),

@@ -288,9 +288,11 @@ def test_bad_input_is_refused_before_a_server_starts(
 
 def test_a_machine_without_an_accelerator_is_named(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
-    ended = serve(*STATIC[:-2])
-    told = "vskipper: no device [vskipper serve]: got no accelerator that this torch can use, expected --device cpu"
-    assert ended.code == 2 and ended.errors.startswith(told)
+    told = "vskipper: no device [vskipper serve]: got no accelerator that this torch can use"
+    for version, more in (("13.0", ""), (None, ", which is built without CUDA")):
+        monkeypatch.setattr(torch.version, "cuda", version)
+        ended = serve(*STATIC[:-2])
+        assert ended.code == 2 and ended.errors.startswith(f"{told}{more}, expected --device cpu")
 
 
 def test_the_file_the_options_and_the_environment_add_up(serve: Serve, tmp_path: Path) -> None:

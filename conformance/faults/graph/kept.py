@@ -44,8 +44,8 @@ FAULTS = (
         source="second capture overwrites the first",
         seam="vskipper.sglang.seams.decode_runner:current_variant",
         patch=_one_key,
-        killer="graph.outputs",
-        reason="wrong_hidden",
+        killer="graph.dense",
+        reason="differs_from_stock",
     ),
     graph_fault(
         id="graph-plans-shared",

@@ -14,7 +14,7 @@ from conformance.runtimes.sglang.process import prepare_groups, publish, quiet_e
 from conformance.runtimes.sglang.seat import TOKENS, Seat
 from properties.runtime import Model
 from vskipper.errors import InputError
-from vskipper.sglang.config import EngineConfig
+from vskipper.sglang.config import VARIABLE, EngineConfig
 
 # chunks in one pass; row 0 of the request table is left alone, newer versions pad graphs with it
 REQUESTS = 15
@@ -28,13 +28,16 @@ class Built:
     arguments: Any
 
 
-def build(model: Model, seat: Seat) -> Built:
-    """Raises InputError for a model without a folder, or one that vSkipper's model classes do not serve."""
+def build(model: Model, seat: Seat, *, plugin: bool = True) -> Built:
+    """plugin: whether it is on. Raises InputError for a model without a folder, or one that vSkipper's model classes do
+    not serve."""
     if model.directory is None:
         raise InputError("model folder", where=f"model {model.name}", got="none", expected="a Hugging Face folder")
     # the policy is a stand-in: each session sets its own for its passes
     config = EngineConfig(policy="static-depth", settings={"ratio": 0.0}, routed_layers=model.routed_layers)
     with mock.patch.dict(os.environ, config.environment()), quiet_engine():
+        if not plugin:
+            os.environ.pop(VARIABLE)
         built = _build(model, seat)
     if not hasattr(built.runner.model, "vskipper"):
         got = type(built.runner.model).__module__

@@ -8,14 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from conformance.faults.active import active_fault
+from conformance.runtimes.sglang.engine import Engine
 from conformance.runtimes.sglang.graphs.build import GraphBuilt, build_graphs
 from conformance.runtimes.sglang.graphs.far import build_far
 from conformance.runtimes.sglang.graphs.session import GraphPasses
+from conformance.runtimes.sglang.graphs.stock import StockPasses, build_stock
 from conformance.runtimes.sglang.seat import GRAPH_SIZES, Seat
 from properties.runtime import Model
 
 KEPT = 8
 _built: OrderedDict[object, GraphBuilt] = OrderedDict()
+_stock: dict[object, Engine] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,3 +45,11 @@ class SGLangGraphs:
                 _built.popitem(last=False)
         _built.move_to_end(key)
         return GraphPasses(_built[key], model)
+
+    def open_stock(self, model: Model, page_size: int) -> StockPasses:
+        seat = replace(self.seat, page_size=page_size, graphs=GRAPH_SIZES)
+        # no fault of the plugin reaches it
+        key = (model.directory, model.dtype, seat)
+        if key not in _stock:
+            _stock[key] = build_stock(model, seat)
+        return StockPasses(_stock[key])
