@@ -14,6 +14,7 @@ from vskipper.action import Action
 from vskipper.errors import PolicyError
 from vskipper.execution.routed_pass import Evidence
 from vskipper.policy import RowBatch
+from vskipper.sglang.batches import fetched
 from vskipper.sglang.decoder import RoutedDecoder
 from vskipper.sglang.graphs.buffers import CapturedPass, GraphBuffers
 from vskipper.sglang.graphs.metadata import FILE, VariantMetadata
@@ -77,7 +78,10 @@ class Batch:
             valid=torch.ones(rows, dtype=torch.bool),
         )
         force = None if self.force_run is None else torch.tensor(self.force_run)
-        return PassPlan(rows=batch, force_run=force, done=lambda run: None, replayed=self.evidence.append)
+        return PassPlan(rows=batch, force_run=force, done=lambda run: None, replayed=self.keep)
+
+    def keep(self, found: Evidence) -> None:
+        self.evidence.append(Evidence(actions=fetched(found.actions), counts=fetched(found.counts)))
 
     def recover(self, attempt: Attempt, error: PolicyError) -> Tensor | None:
         raise error

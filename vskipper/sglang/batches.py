@@ -31,15 +31,23 @@ class PassRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassEvidence:
-    """What a routed pass did. rows: in the engine's order. actions: uint8 [routed layers, rows] on the device. counts:
-    int64 [routed layers, branches], rows through each branch."""
+    """What a routed pass did. rows: in the engine's order. actions: uint8 [routed layers, rows]. counts: int64 [routed
+    layers, branches], rows through each branch. Both on the host, and there once wait() has returned. reached: when
+    the device had copied them, None where there was nothing to wait for."""
 
     rows: tuple[PassRow, ...]
     actions: Tensor
     counts: Tensor
+    reached: torch.cuda.Event | None = None
+
+    def wait(self) -> None:
+        """For this pass alone, whatever was queued after it."""
+        if self.reached is not None:
+            self.reached.synchronize()
 
     def count(self) -> None:
-        """Add the pass to its requests' counts; waits for the device."""
+        """Add the pass to its requests' counts; waits for it."""
+        self.wait()
         skipped = (self.actions == int(Action.PROJECT_ONLY)).sum(0).tolist()
         for row, projected in zip(self.rows, skipped, strict=True):
             if not row.dense:
@@ -114,7 +122,8 @@ class BatchPass:
             # only a pass tried again forces a row that its plan does not
             pairs = zip(rows, forced, strict=True)
             ran = tuple(row if row.dense == dense else replace(row, dense=dense) for row, dense in pairs)
-            self.evidence.append(PassEvidence(rows=ran, actions=actions, counts=counts))
+            kept = fetched(actions), fetched(counts)
+            self.evidence.append(PassEvidence(rows=ran, actions=kept[0], counts=kept[1], reached=_now(device)))
 
         return PassPlan(
             rows=RowBatch(
@@ -134,6 +143,20 @@ def queued(values: Sequence[int], dtype: torch.dtype, device: torch.device) -> T
     """[values] on the device. The copy is queued; the host does not wait for what was queued before it."""
     host = torch.tensor(values, dtype=dtype, pin_memory=device.type == "cuda")
     return host.to(device, non_blocking=True)
+
+
+def fetched(values: Tensor) -> Tensor:
+    """A copy on the host, queued: it is there when the device has come to it."""
+    host = torch.empty(values.shape, dtype=values.dtype, pin_memory=values.is_cuda)
+    return host.copy_(values, non_blocking=True)
+
+
+def _now(device: torch.device) -> torch.cuda.Event | None:
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+    return event
 
 
 def row_positions(forward_batch: Any, requests: int) -> list[tuple[int, int]]:

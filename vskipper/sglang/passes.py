@@ -26,7 +26,7 @@ class PassPlan:
     """A routed pass. rows: what the policy sees. force_run: bool [rows], rows that run as the dense model does, or
     None. done: called with the evidence once the last layer has run. keep_weights: whether the tape keeps w.
     captured: where a pass that is recorded into a graph leaves its evidence, in every replay; None for an eager one.
-    replayed: called in place of done with a copy of that evidence, for the rows of this pass."""
+    replayed: called in place of done with that evidence, for the rows of this pass; the next replay overwrites it."""
 
     rows: RowBatch
     force_run: Tensor | None

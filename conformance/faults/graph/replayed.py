@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from conformance.faults.graph.make import BUFFERS, graph_fault
 from conformance.runtimes.sglang.process import forget_buffers, quiet_engine
-from vskipper.execution.routed_pass import Evidence
+
+FETCHED = "vskipper.sglang.batches:fetched"
 
 
-def _evidence_shared(original: Any) -> Any:
-    def broken(buffers: Any, rows: int) -> Evidence:
-        return Evidence(actions=buffers.actions[:, :rows], counts=buffers.counts)
-
-    return broken
+def _shared(original: Any) -> Any:
+    return lambda values: values
 
 
 def _counts_shared(original: Any) -> Any:
-    def broken(buffers: Any, rows: int) -> Evidence:
-        return Evidence(actions=buffers.actions[:, :rows].clone(), counts=buffers.counts)
+    return lambda values: values if values.dtype == torch.int64 else original(values)
 
-    return broken
+
+def _waited_for(original: Any) -> Any:
+    return lambda values: values.cpu()
+
+
+def _never_waits(original: Any) -> Any:
+    return lambda evidence: None
 
 
 def _waits(original: Any) -> Any:
@@ -48,8 +53,8 @@ FAULTS = (
         id="graph-evidence-shared",
         title="a pass is told what the next one did",
         source="outputs overwritten by a second replay",
-        seam=f"{BUFFERS}.evidence",
-        patch=_evidence_shared,
+        seam=FETCHED,
+        patch=_shared,
         killer="graph.alternate",
         reason="evidence_overwritten",
         quiet=("graph.replay", "graph.still"),
@@ -58,7 +63,7 @@ FAULTS = (
         id="graph-counts-shared",
         title="what a pass counted is overwritten by the next one",
         source="outputs overwritten by a second replay",
-        seam=f"{BUFFERS}.evidence",
+        seam=FETCHED,
         patch=_counts_shared,
         killer="graph.rows",
         reason="work_differs",
@@ -73,6 +78,25 @@ FAULTS = (
         killer="graph.still",
         reason="host_waits",
         quiet=("graph.replay", "graph.outputs"),
+    ),
+    graph_fault(
+        id="graph-evidence-waited-for",
+        title="what a pass did is fetched while the host waits",
+        source="a synchronisation a step",
+        seam=FETCHED,
+        patch=_waited_for,
+        killer="graph.still",
+        reason="host_waits",
+        quiet=("graph.replay", "graph.outputs"),
+    ),
+    graph_fault(
+        id="graph-evidence-read-early",
+        title="what a pass did is read before the device has come to it",
+        source="a copy that nobody waits for",
+        seam="vskipper.sglang.batches:PassEvidence.wait",
+        patch=_never_waits,
+        killer="graph.rows",
+        reason="rows_differ",
     ),
     graph_fault(
         id="graph-captured-anew",

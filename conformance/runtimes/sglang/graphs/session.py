@@ -102,7 +102,9 @@ class GraphPasses:
                 with published(source):
                     engine.forward(batch)
         found = [source.evidence[0] for source in sources]
-        return tuple(Decided(actions=each.actions.cpu(), work=layer_work(each.counts)) for each in found)
+        for each in found:
+            each.wait()
+        return tuple(Decided(actions=each.actions, work=layer_work(each.counts)) for each in found)
 
     @contextmanager
     def _replaying(self, way: Way) -> Iterator[None]:
@@ -130,6 +132,7 @@ class GraphPasses:
         if record.run is None or not evidence:
             return result
         (found,) = evidence
+        found.wait()
         copy = Evidence(actions=found.actions, counts=found.counts)
         return with_evidence(result, record.run, plan.rows, copy)
 
