@@ -14,6 +14,8 @@ MARK: Final = 0xA5
 GUARDS: Final = 4
 # cycles by which passes are held up, in turn; the longest is a millisecond
 DELAYS: Final = (0, 100_000, 0, 2_000_000)
+# about 50 milliseconds, in which the host prepares several passes
+HOLD: Final = 100_000_000
 _guards: list[Tensor] = []
 
 
@@ -43,6 +45,12 @@ def fall_behind(device: Any, number: int, stream: Any = None) -> None:
         return
     with nullcontext() if stream is None else torch.cuda.stream(stream):
         torch.cuda._sleep(DELAYS[number % len(DELAYS)])  # type: ignore[no-untyped-call]
+
+
+def hold_up(device: Any) -> None:
+    """Queue so long a delay on a GPU that the host has prepared a few passes before the first of them runs."""
+    if _is_gpu(device):
+        torch.cuda._sleep(HOLD)  # type: ignore[no-untyped-call]
 
 
 def _is_gpu(device: Any) -> bool:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from conformance.runtimes.sglang.around import around
-from conformance.runtimes.sglang.gpu import check_gpu_state, fall_behind
+from conformance.runtimes.sglang.gpu import check_gpu_state, fall_behind, hold_up
 from conformance.runtimes.sglang.graphs.build import GraphBuilt
 from conformance.runtimes.sglang.graphs.hooks import capturing, replaying
 from conformance.runtimes.sglang.padding import FILLS
@@ -95,10 +95,9 @@ class GraphPasses:
         self._built.recorder.padding.mask.fill_(False)
         batches = [engine.batch(plan, engine.pool) for plan in plans]
         sources = [_source(plan, apart) for plan, apart in zip(plans, dense, strict=True)]
+        hold_up(engine.runner.device)
         with self._replaying("replay"):
             for batch, source in zip(batches, sources, strict=True):
-                fall_behind(engine.runner.device, self._passes)
-                self._passes += 1
                 with published(source):
                     engine.forward(batch)
         found = [source.evidence[0] for source in sources]
