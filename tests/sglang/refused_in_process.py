@@ -46,7 +46,7 @@ def main() -> None:
     from sglang.srt.plugins import load_plugins
     from sglang.srt.server_args import ServerArgs
 
-    from vskipper.sglang.refusals_table import REFUSALS
+    from vskipper.sglang.checks.table import REFUSALS
 
     load_plugins()
     parser = argparse.ArgumentParser()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from vskipper.errors import InputError
-from vskipper.sglang.refusals import refuse_arguments, refuse_model, refuse_unsupported
-from vskipper.sglang.refusals_table import REFUSALS, REFUSED_VARIABLES
+from vskipper.sglang.checks.refusals import refuse_arguments, refuse_model, refuse_unsupported
+from vskipper.sglang.checks.table import REFUSALS, REFUSED_VARIABLES
 from vskipper.sglang.seams import server_args
 
 LLAMA = {"architectures": ["LlamaForCausalLM"], "sliding_window": None}

@@ -23,8 +23,8 @@ def load() -> None:
         if config is None:
             return
         use_models()
+        from vskipper.sglang.checks.start import install_checks
         from vskipper.sglang.seams import hf_config
-        from vskipper.sglang.start_checks import install_checks
 
         probe_engine()
         hf_config.install()

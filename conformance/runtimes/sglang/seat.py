@@ -8,7 +8,7 @@ from typing import Any, Final
 from conformance.runtime_names import CUDA_BACKEND
 from vskipper.errors import InputError
 from vskipper.kernels.gpu import check_gpu
-from vskipper.sglang import gpu_checks
+from vskipper.sglang.checks import gpu
 
 CPU_BACKEND: Final = "torch_native"
 # as --kv-cache-dtype has them
@@ -83,5 +83,5 @@ def check_backend(device: str, attention_backend: str | None) -> str:
         raise InputError("attention backend", where=where, got=attention_backend, expected=CPU_BACKEND)
     check_gpu("--device cuda")
     name = attention_backend or CUDA_BACKEND
-    gpu_checks.check_backend(name, "--attention-backend")
+    gpu.check_backend(name, "--attention-backend")
     return name

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.sglang.probe.trees import NEW, SPECS, write
+from vskipper.sglang.checks.table import REFUSALS
 from vskipper.sglang.probe import UNKNOWN, installed_root, probe_tree
 from vskipper.sglang.probe.areas.loading import REFUSED
 from vskipper.sglang.probe.golden import answers, main, read_all
 from vskipper.sglang.probe.seam import Need
 from vskipper.sglang.probe.table import render
-from vskipper.sglang.refusals_table import REFUSALS
 
 GOLDEN = Path(__file__).parent / "golden"
 TREES = os.environ.get("VSKIPPER_SGLANG_TREES")

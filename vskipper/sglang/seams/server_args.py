@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from vskipper.errors import InputError
+from vskipper.sglang.checks.refusals import refuse_arguments
 from vskipper.sglang.plugin import refuse
-from vskipper.sglang.refusals import refuse_arguments
 from vskipper.sglang.seams.wrap import rewrap
 
 # the newer engine resolves in a step of its own and marks what went through it; the older one when it constructs

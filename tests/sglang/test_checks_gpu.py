@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from vskipper.errors import InputError
-from vskipper.sglang import gpu_checks
+from vskipper.sglang.checks import gpu as checks
 
 LLAMA = {"hidden_size": 4096, "num_attention_heads": 32}
 
@@ -17,11 +17,11 @@ LLAMA = {"hidden_size": 4096, "num_attention_heads": 32}
 @pytest.fixture(autouse=True)
 def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """An H200 with everything installed and an engine of known shape."""
-    found: dict[str, Any] = {"capability": (9, 0), "packages": set(gpu_checks.BACKENDS.values()), "graphs": []}
+    found: dict[str, Any] = {"capability": (9, 0), "packages": set(checks.BACKENDS.values()), "graphs": []}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: found["capability"])
-    monkeypatch.setattr(gpu_checks, "find_spec", lambda name: name if name in found["packages"] else None)
-    monkeypatch.setattr(gpu_checks, "probe_engine", lambda graphs: found["graphs"].append(graphs))
+    monkeypatch.setattr(checks, "find_spec", lambda name: name if name in found["packages"] else None)
+    monkeypatch.setattr(checks, "probe_engine", lambda graphs: found["graphs"].append(graphs))
     return found
 
 
@@ -36,13 +36,13 @@ def by_phase(way: str) -> SimpleNamespace:
 
 def refused(arguments: SimpleNamespace, config: dict[str, Any] | None = None) -> str:
     with pytest.raises(InputError) as error:
-        gpu_checks.check_engine(arguments, config or LLAMA)
+        checks.check_engine(arguments, config or LLAMA)
     return str(error.value)
 
 
-@pytest.mark.parametrize("backend", gpu_checks.BACKENDS)
+@pytest.mark.parametrize("backend", checks.BACKENDS)
 def test_the_three_backends_are_served_and_the_engine_is_probed_for_graphs(gpu: dict[str, Any], backend: str) -> None:
-    gpu_checks.check_engine(given(attention_backend=backend, kv_cache_dtype="fp8_e4m3"), LLAMA)
+    checks.check_engine(given(attention_backend=backend, kv_cache_dtype="fp8_e4m3"), LLAMA)
     assert gpu["graphs"] == [True]
 
 
@@ -51,7 +51,7 @@ def test_a_backend_that_cannot_skip_rows_is_named_with_its_argument() -> None:
     assert refused(given(attention_backend="trtllm_mha")) == told
     split = given(decode_attention_backend="fa4", prefill_attention_backend="fa3")
     assert "[--decode-attention-backend]: got fa4" in refused(split)
-    gpu_checks.check_engine(given(attention_backend="trtllm_mha", decode_attention_backend="fa3"), LLAMA)
+    checks.check_engine(given(attention_backend="trtllm_mha", decode_attention_backend="fa3"), LLAMA)
 
 
 def test_a_backend_that_is_not_installed_or_not_for_this_gpu(gpu: dict[str, Any]) -> None:
@@ -70,12 +70,12 @@ def test_how_decode_is_captured_is_asked_by_phase_where_the_engine_keeps_it() ->
 
 @pytest.mark.parametrize("off", [{"disable_cuda_graph": True}, {"cuda_graph_config": by_phase("disabled")}])
 def test_an_engine_that_captures_no_decode_may_attend_as_it_likes(off: dict[str, Any]) -> None:
-    gpu_checks.check_engine(given(attention_backend="trtllm_mha", **off), LLAMA | {"head_dim": 512})
+    checks.check_engine(given(attention_backend="trtllm_mha", **off), LLAMA | {"head_dim": 512})
 
 
 def test_heads_and_float8_that_the_kernels_do_not_serve(gpu: dict[str, Any]) -> None:
     assert "config.json: head_dim]: got 320" in refused(given(), LLAMA | {"head_dim": 320})
-    assert gpu_checks.head_size(LLAMA) == 128
+    assert checks.head_size(LLAMA) == 128
     gpu["capability"] = (8, 6)
     assert "[--kv-cache-dtype]: got fp8_e4m3" in refused(given(kv_cache_dtype="fp8_e4m3"))
     gpu["capability"] = (7, 5)

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from vskipper.sglang import gpu_checks
+from vskipper.sglang.checks import gpu
+from vskipper.sglang.checks.refusals import refuse_unsupported
 from vskipper.sglang.config import EngineConfig
 from vskipper.sglang.policy import open_policy
-from vskipper.sglang.refusals import refuse_unsupported
 from vskipper.sglang.seams import server_args
 
 
@@ -23,7 +23,7 @@ def check(config: EngineConfig, resolved: Any) -> None:
     model_config = read_model_config(resolved)
     refuse_unsupported(resolved, model_config)
     if str(resolved.device).startswith("cuda") and config.mode != "dense":
-        gpu_checks.check_engine(resolved, model_config)
+        gpu.check_engine(resolved, model_config)
     open_policy(config, resolved.model_path, model_config, dtype=torch.float32)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from vskipper.checkpoint.config import shown
 from vskipper.errors import InputError
-from vskipper.sglang.refusals_table import ARCHITECTURES, QUANTISATION_KEYS, REFUSALS, REFUSED_VARIABLES
+from vskipper.sglang.checks.table import ARCHITECTURES, QUANTISATION_KEYS, REFUSALS, REFUSED_VARIABLES
 
 
 def refuse_unsupported(server_args: Any, model_config: Mapping[str, Any]) -> None:
