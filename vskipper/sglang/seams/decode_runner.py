@@ -41,18 +41,17 @@ def _variant_key(original: Callable[..., Any], *arguments: Any, **keywords: Any)
 
 class FiledGraphs:
     """Around a runner that knows a graph by its size alone, and files what capturing one returns: the graph and its
-    outputs. Each variant's are filed here, and stand in the runner's place while one is replayed."""
+    outputs. Each variant's are filed beside the runner's own, and stand in their place while one is replayed."""
 
     def __init__(self, graphs: RoutedGraphs) -> None:
         self._graphs = graphs
-        self._files: dict[Variant, dict[str, dict[int, Any]]] = {}
 
     def capture(self, original: Callable[..., Any], runner: Any, size: int, *arguments: Any, **keywords: Any) -> Any:
         """Around the capture of one size; the dense graph's answer, which the runner files as well."""
 
         def filing(*given: Any, **named: Any) -> Any:
             captured = original(*given, **named)
-            file = self._files.setdefault(current_variant(), {name: {} for name in FILES})
+            file = _files_of(runner).setdefault(current_variant(), {name: {} for name in FILES})
             for name, value in zip(FILES, captured, strict=True):
                 file[name][size] = value
             return captured
@@ -71,8 +70,14 @@ class FiledGraphs:
     @contextmanager
     def _in_place(self, runner: Any) -> Iterator[None]:
         own = {name: getattr(runner, name) for name in FILES}
-        vars(runner).update(self._files[current_variant()])
+        vars(runner).update(_files_of(runner)[current_variant()])
         try:
             yield
         finally:
             vars(runner).update(own)
+
+
+def _files_of(runner: Any) -> dict[Variant, dict[str, dict[int, Any]]]:
+    """By variant. They live as long as the runner, whoever stands around it."""
+    files: dict[Variant, dict[str, dict[int, Any]]] = vars(runner).setdefault("vskipper_files", {})
+    return files

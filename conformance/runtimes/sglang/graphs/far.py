@@ -37,6 +37,8 @@ def build_far(
     fcntl.flock(lock, fcntl.LOCK_EX)
     page = seat.page_size
     roomy = replace(seat, tokens=-(-slots // page) * page, memory=MEMORY)
+    # what engines of this process have given back
+    torch.cuda.empty_cache()
     built = build_graphs(model, roomy, policy, forced=forced)
     until.callback(_free, built)
     found = raw(built.engine.pool)[0][0].shape[0]

@@ -93,10 +93,10 @@ class GraphPasses:
     def decode_all(self, plans: Sequence[StepPlan], dense: Sequence[frozenset[str]]) -> tuple[Decided, ...]:
         engine = self._built.engine
         self._built.recorder.padding.mask.fill_(False)
-        batches = [engine.batch(plan, engine.pool) for plan in plans]
         sources = [_source(plan, apart) for plan, apart in zip(plans, dense, strict=True)]
-        hold_up(engine.runner.device)
         with self._replaying("replay"):
+            batches = [engine.batch(plan, engine.pool) for plan in plans]
+            hold_up(engine.runner.device)
             for batch, source in zip(batches, sources, strict=True):
                 with published(source):
                     engine.forward(batch)
@@ -151,7 +151,7 @@ def _without_waits(original: Any, *arguments: Any, **keywords: Any) -> Any:
         torch.cuda.set_sync_debug_mode("default")
 
 
-def _waits(*arguments: Any) -> None:
+def _waits(*arguments: Any, **keywords: Any) -> None:
     raise RuntimeError("called synchronize()")
 
 

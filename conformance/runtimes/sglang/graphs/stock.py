@@ -40,4 +40,10 @@ def build_stock(model: Model, seat: Seat) -> Engine:
     unhook()
     built = build(model, seat, plugin=False)
     runner = built.runner
-    return Engine(runner=runner, pool=runner.token_to_kv_pool, publish=remember(built.arguments))
+    restore = remember(built.arguments)
+
+    def publish() -> None:
+        unhook()
+        restore()
+
+    return Engine(runner=runner, pool=runner.token_to_kv_pool, publish=publish)
