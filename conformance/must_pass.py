@@ -88,14 +88,14 @@ class MustPass:
 
 def load_must_pass(level: str) -> MustPass:
     """Read `<level>.txt` and `<level>_faults.txt`; raises InputError when the level has no list in this suite."""
-    path = FOLDER / f"{level}.txt"
+    path, seeded = FOLDER / f"{level}.txt", FOLDER / f"{level}_faults.txt"
     if level not in LEVEL_BY_ID or not path.is_file():
         known = ", ".join(available_levels())
         raise InputError("level cannot be certified by this suite", where="--level", got=level, expected=known)
     return MustPass(
         level=level,
         requirements=tuple(_requirement(path, *entry) for entry in _lines(path)),
-        faults=tuple(_fault(path, *entry) for entry in _lines(FOLDER / f"{level}_faults.txt")),
+        faults=tuple(_fault(seeded, *entry) for entry in _lines(seeded)),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from conformance.judge import Decision, decide
-from conformance.record import Kill, Status
+from conformance.record import EngineIdentity, Kill, Status
 from conformance.waivers import apply_waivers, parse_waivers
 from tests.conformance.sample import MUST_PASS, WAIVER, Run, failed, good_run
 
@@ -119,3 +119,25 @@ def test_a_property_that_killed_nothing_is_not_believed() -> None:
     for kind in ("first", "second"):
         run = outcome(f"kv_scale_{kind}", "kv.scale", "quiet")(run)
     assert "kv.scale (KV-4): killed no fault, so nothing shows that it can fail" in judged(run).reasons
+
+
+def test_a_fault_whose_killer_the_subject_cannot_run_is_missed_only_there() -> None:
+    run = good_run()
+    for kind in ("first", "second"):
+        run = outcome(f"map_layout_{kind}", "map.layout", "unsupported")(run)
+    assert "fault map_layout_first: map.layout: got unsupported, expected killed:first_seen" in judged(run).reasons
+    assert judged(status("map.layout", Status.UNSUPPORTED)(run)).granted
+
+
+@pytest.mark.parametrize(("backend", "granted"), [("fa3", True), ("triton", False), (None, False)])
+def test_a_fault_of_another_attention_backend_is_not_asked_for(backend: str | None, granted: bool) -> None:
+    run = good_run()
+    engine = EngineIdentity(name="SGLang", version="0.5.16", device="cuda", attention_backend=backend)
+    run = replace(run, manifest=replace(run.manifest, engine=engine), kills=run.kills[1:])
+    of_triton = replace(MUST_PASS.faults[0], backends=("triton", "flashinfer"))
+    if backend is None:
+        of_triton = replace(of_triton, backends=())
+    must_pass = replace(MUST_PASS, faults=(of_triton, *MUST_PASS.faults[1:]))
+    decision = decide(run.manifest, must_pass, run.results, run.kills, ())
+    assert decision.granted == granted
+    assert granted or f"kill matrix: fault {of_triton.fault} is missing" in decision.reasons

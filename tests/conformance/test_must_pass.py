@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_a_list_reads_back_as_it_was_rendered(lists: Path) -> None:
 
 def test_an_optional_property_and_an_empty_quiet_list_read_back(lists: Path) -> None:
     need = Requirement(property="a.b", clause="IN-1", examples=3, counters=("seen",), optional=True)
-    fault = SeededFault(fault="f", killer="a.b", reason="r", quiet=())
+    fault = SeededFault(fault="f", killer="a.b", reason="r", quiet=(), only_named=True, backends=("triton", "fa3"))
     (lists / "core.txt").write_text(render("", [need]))
     (lists / "core_faults.txt").write_text(render("", [fault]))
     assert load_must_pass("core").requirements == (need,)
@@ -52,7 +53,23 @@ def test_a_malformed_line_is_named(lists: Path, line: str) -> None:
         load_must_pass("core")
 
 
-@pytest.mark.parametrize("name", ["core.txt", "core_faults.txt"])
+@pytest.mark.parametrize("line", ["f", "f a.b r", "f a.b r - on=", "f a.b r - on=a on=b", "f a.b r - other"])
+def test_a_malformed_fault_is_named(lists: Path, line: str) -> None:
+    (lists / "core.txt").write_text("")
+    (lists / "core_faults.txt").write_text(f"# head\n\n{line}\n")
+    with pytest.raises(InputError, match=r"core_faults\.txt:3"):
+        load_must_pass("core")
+
+
+def test_a_fault_bites_on_the_backends_that_it_names() -> None:
+    anywhere = replace(FAULTS[0], backends=())
+    named = replace(FAULTS[1], backends=("triton", "fa3"))
+    must_pass = replace(MUST_PASS, faults=(anywhere, named))
+    assert must_pass.faults_on("fa3") == (anywhere, named)
+    assert must_pass.faults_on("flashinfer") == must_pass.faults_on(None) == (anywhere,)
+
+
+@pytest.mark.parametrize("name", ["core.txt", "core_faults.txt", "graph.txt", "graph_faults.txt"])
 def test_the_packaged_lists_are_the_registries(name: str) -> None:
     assert (must_pass.FOLDER / name).read_text() == lists_of_registries()[name]
 
