@@ -138,6 +138,19 @@ def test_where_memory_is_short_the_smaller_sizes_are_captured_and_the_rest_runs_
     assert batch.was_uncovered and runner.replayed == [(Variant.DENSE, (4, Variant.DENSE))]
 
 
+def test_a_routed_graph_that_finds_no_memory_is_left_out_and_the_start_goes_on() -> None:
+    def short(runner: Runner, size: int) -> None:
+        if current_variant() == Variant.ROUTED and size == 4:
+            raise torch.OutOfMemoryError("4 GiB were asked for")
+        runner.capture(size)
+
+    runner, graphs = Runner(), RoutedGraphs(LAYERS, lambda: 1 << 40)
+    for size in (4, 2):
+        graphs.capture(short, runner, size)
+    assert graphs.left_out == {4} and graphs.sizes == {2} and current_variant() == Variant.DENSE
+    assert current_pass() is None and getattr(runner.attn_backend, FILE)[4] == (4, Variant.DENSE)
+
+
 def test_replays_in_any_order_see_their_own_plan() -> None:
     runner, graphs = captured(4, 2)
     for batch in (Batch([1, 2, 3]), None, Batch(None), Batch([1, 2, 3])):

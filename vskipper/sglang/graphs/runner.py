@@ -49,12 +49,16 @@ class RoutedGraphs:
             dense = original(runner, size, *arguments, **keywords)
         left = self._free()
         if left < ROOM + self._need(runner, size, max(0, whole - left)):
-            self.left_out.add(size)
-            logger.warning("vskipper: no routed graph for %d rows: %d MiB of GPU memory are left", size, left >> 20)
+            self._leave_out(size, left)
             return dense
         source = CapturedPass(buffers=self.allocated(runner))
-        with self._metadata.using(runner.attn_backend, Variant.ROUTED), using(Variant.ROUTED), published(source):
-            original(runner, size, *arguments, **keywords)
+        try:
+            with self._metadata.using(runner.attn_backend, Variant.ROUTED), using(Variant.ROUTED), published(source):
+                original(runner, size, *arguments, **keywords)
+        except torch.OutOfMemoryError:
+            # what was foreseen is a guess, and a start must not fail for it
+            self._leave_out(size, left)
+            return dense
         self.taken += max(0, left - self._free())
         self.sizes.add(size)
         return dense
@@ -67,6 +71,10 @@ class RoutedGraphs:
             _warn_of_larger(runner, size)
         rows, taken = self._first
         return FACTOR * (dense if self.sizes else taken * size // rows)
+
+    def _leave_out(self, size: int, left: int) -> None:
+        self.left_out.add(size)
+        logger.warning("vskipper: no routed graph for %d rows: %d MiB of GPU memory are left", size, left >> 20)
 
     @property
     def captured(self) -> bool:
