@@ -7,27 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from properties.stand_in import StandIn
 from reference.plan import TapePlan
 from vskipper.action import Action
-from vskipper.policy import PolicyCapabilities, Route, RowBatch, SkipPolicy, SwiGLU
-
-
-class StandIn:
-    """Declares and projects as the policy that it stands in for."""
-
-    def __init__(self, inner: SkipPolicy) -> None:
-        self.inner = inner
-        self.capabilities: PolicyCapabilities = inner.capabilities
-
-    def begin(self, batch: RowBatch) -> Any:
-        return self.inner.begin(batch)
-
-    def project(self, layer: int, y: Tensor, state: Any) -> Tensor:
-        return self.inner.project(layer, y, state)
-
-    def swiglu(self, layer: int) -> SwiGLU | None:
-        weights = getattr(self.inner, "swiglu", None)
-        return None if weights is None else weights(layer)
+from vskipper.policy import Route, SkipPolicy
 
 
 class ForcedPolicy(StandIn):

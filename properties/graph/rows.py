@@ -16,34 +16,31 @@ from properties.graph.drive import opened_graphs, work_of
 from properties.graph.engine import Decided
 from properties.property import Property, Subject
 from properties.row_batch import batch_of
+from properties.stand_in import StandIn
 from properties.violation import Violation
 from reference.plan import StepPlan
 from vskipper.action import Action
-from vskipper.policy import Route, RowBatch, SkipPolicy, SwiGLU
+from vskipper.policy import Route, RowBatch, SkipPolicy
 
 CLAUSE = "POL-2"
 
 
-class RowsShown:
-    """Decides by all that it is shown of a row and by nothing else; projects as `inner`."""
+class RowsShown(StandIn):
+    """Decides by all that it is shown of a row and by nothing else."""
 
     def __init__(self, inner: SkipPolicy, *, weighted: bool) -> None:
-        self._inner, self._weighted = inner, weighted
-        self.capabilities = inner.capabilities
+        super().__init__(inner)
+        self._weighted = weighted
 
     def begin(self, batch: RowBatch) -> Any:
-        return shown(batch), self._inner.begin(batch)
+        return shown(batch), super().begin(batch)
 
     def route(self, layer: int, x: Tensor, state: Any) -> Route:
         weights = torch.full_like(x[:, 0], 0.5) if self._weighted else None
         return Route(actions=decided(layer, state[0]), weights=weights)
 
     def project(self, layer: int, y: Tensor, state: Any) -> Tensor:
-        return self._inner.project(layer, y, state[1])
-
-    def swiglu(self, layer: int) -> SwiGLU | None:
-        weights = getattr(self._inner, "swiglu", None)
-        return None if weights is None else weights(layer)
+        return super().project(layer, y, state[1])
 
 
 def shown(batch: RowBatch) -> Tensor:

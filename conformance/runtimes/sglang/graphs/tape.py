@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from conformance.runtimes.forced import StandIn
 from properties.graph.engine import captured_count
+from properties.stand_in import StandIn
 from reference.plan import TapePlan
 from vskipper.action import Action
 from vskipper.policy import Route, RowBatch, SkipPolicy
