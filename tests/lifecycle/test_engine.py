@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import pytest
 
-from conformance.faults.registry import LIFECYCLE_FAULTS
+from conformance.faults.active import active_fault
+from conformance.faults.fault import Fault
+from conformance.faults.registry import GRAPH_FAULTS, LIFECYCLE_FAULTS
 from conformance.runner.kill import run_fault
+from conformance.runtimes.sglang.process import prepare, quiet_engine
 from conformance.subjects import SubjectSpec, build_subject
 from properties.codec import decode, encode
 from properties.lifecycle.engine import engine_of
 from properties.property import Property
 from properties.registry import LIFECYCLE
 from properties.run import draw_cases, run_property
+from tests.engine import needs_sglang
 from vskipper.errors import InputError
 
-needs_sglang = pytest.mark.skipif(find_spec("sglang") is None, reason="SGLang is not installed")
 # one fault of each killer
 FAULTS = {fault.killer: fault for fault in LIFECYCLE_FAULTS}
 
@@ -48,6 +49,16 @@ def test_holds(rule: Property) -> None:
     outcome = run_property(rule, build_subject(SubjectSpec(runtime="sglang", model="tiny-qwen3")), examples=3, seed=1)
     assert outcome.violation is None, outcome.detail
     assert (outcome.margin is not None) == (rule.compares == "margin")
+
+
+@needs_sglang
+@pytest.mark.parametrize("fault", [*GRAPH_FAULTS, *LIFECYCLE_FAULTS], ids=lambda fault: fault.id)
+def test_what_a_fault_replaces_is_there_and_comes_back(fault: Fault) -> None:
+    prepare()
+    # what it replaces may be the engine's, which is then imported
+    with quiet_engine(), fault.active():
+        assert active_fault() == fault.id
+    assert active_fault() is None
 
 
 @needs_sglang

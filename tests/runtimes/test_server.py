@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -30,11 +29,12 @@ from properties.property import Subject
 from properties.registry import by_id
 from properties.run import run_property, violation_of
 from reference.plan import Chunk, PoolLayout, StepPlan
+from tests.engine import absent
 from vskipper.errors import InputError
 
 pytestmark = [
     pytest.mark.server,
-    pytest.mark.skipif(find_spec("sglang") is None, reason="SGLang is not installed"),
+    absent,
     pytest.mark.xdist_group("server"),
 ]
 CORE = ("kv.footprint", "sem.outputs", "sem.all_run_is_dense", "map.layout", "work.counts")

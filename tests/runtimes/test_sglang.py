@@ -22,20 +22,15 @@ from properties.registry import CORE, by_id
 from properties.run import run_property
 from properties.runtime import Mode, Session, StepResult
 from reference.plan import Chunk, PoolLayout, StepPlan, TapePlan
+from tests.engine import needs_sglang
 from vskipper.errors import InputError
 
-absent = pytest.mark.skipif(find_spec("sglang") is None, reason="SGLang is not installed")
 MODELS = ("tiny-llama", "tiny-qwen3")
 # torch_native attention knows no KV scales; the policy's own properties run without an engine
 RULES = [rule.id for rule in CORE if rule.scope != "policy" and rule.id not in ("kv.scales", "pad.inert")]
 
 # of many kinds of bad input a few concern the runtime
 EXAMPLES = {"input.refused": 40}
-
-
-def needs_sglang(test: Callable[..., None]) -> Callable[..., None]:
-    """Runs with the tests that need an engine, and only where there is one."""
-    return pytest.mark.sglang(absent(test))
 
 
 def subject_of(model: str) -> Subject:

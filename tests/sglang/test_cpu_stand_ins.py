@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine import needs_sglang
 from vskipper.errors import InputError
 from vskipper.sglang.cpu import finder, kernels, prepare_process, stand_in_environment
 from vskipper.sglang.cpu.allocator import launches_always
-
-needs_engine = pytest.mark.skipif(find_spec("sglang") is None, reason="no SGLang here")
 
 
 def python(code: str, *first: Path, engine: str = "1") -> str:
@@ -192,8 +191,7 @@ def test_attention_is_absent_where_the_package_is(monkeypatch: pytest.MonkeyPatc
     assert not kernels.attention_present()
 
 
-@needs_engine
-@pytest.mark.sglang
+@needs_sglang
 def test_the_engine_s_model_runner_imports_with_these_and_nothing_else() -> None:
     code = (
         "from sglang.srt.model_executor.model_runner import ModelRunner\n"
@@ -204,8 +202,7 @@ def test_the_engine_s_model_runner_imports_with_these_and_nothing_else() -> None
     assert python(code, Path(root).parent).splitlines()[-1] == "ModelRunner True False"
 
 
-@needs_engine
-@pytest.mark.sglang
+@needs_sglang
 def test_a_prepared_process_imports_it_too() -> None:
     code = (
         "from vskipper.sglang.cpu import prepare_process; prepare_process(); prepare_process()\n"

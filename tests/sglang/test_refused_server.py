@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
+from tests.engine import absent
 from vskipper.models import resolve
 from vskipper.sglang.config import EngineConfig
 from vskipper.sglang.launch.command import server_command, server_environment
 
 pytestmark = [
     pytest.mark.server,
-    pytest.mark.skipif(find_spec("sglang") is None, reason="no SGLang here"),
+    absent,
     pytest.mark.xdist_group("refused"),
 ]
 
@@ -130,7 +131,6 @@ def test_what_is_served_passes(parsed: dict[str, Any]) -> None:
 
 
 def test_storage_without_namespaces_is_refused(parsed: dict[str, Any]) -> None:
-    from importlib.util import find_spec
 
     folders = find_spec("sglang").submodule_search_locations  # type: ignore[union-attr]
     source = Path(next(iter(folders or ())), "srt/mem_cache/utils.py").read_text(encoding="utf-8")

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import Request, urlopen
@@ -19,6 +18,7 @@ from urllib.request import Request, urlopen
 import pytest
 import torch
 
+from tests.engine import absent
 from tests.signals import hear_all
 from vskipper.cli import main
 from vskipper.models import resolve
@@ -336,7 +336,7 @@ def test_without_an_engine_it_is_refused(serve: Serve, monkeypatch: pytest.Monke
 
 @pytest.mark.server
 @pytest.mark.xdist_group("serve")
-@pytest.mark.skipif(find_spec("sglang") is None, reason="no SGLang here")
+@absent
 def test_a_real_server_serves_and_ends(tmp_path: Path) -> None:
     port = free_port()
     arguments = ["--device", "cpu", "--dtype", "float32", "--max-total-tokens", "2048", "--max-running-requests", "4"]

@@ -7,11 +7,11 @@ VSKIPPER_SGLANG_TREES names a folder that holds trees by version: FOLDER/0.5.16/
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.engine import needs_sglang
 from tests.sglang.probe.trees import NEW, SPECS, write
 from vskipper.sglang.checks.table import REFUSALS
 from vskipper.sglang.probe import UNKNOWN, installed_root, probe_tree
@@ -73,7 +73,7 @@ def test_a_real_tree_answers_as_its_golden_file(golden: dict[str, object]) -> No
     assert answers(probe_tree(tree)) == golden
 
 
-@pytest.mark.skipif(find_spec("sglang") is None, reason="no SGLang is installed here")
+@needs_sglang
 def test_the_installed_one_answers_as_its_golden_file() -> None:
     report = probe_tree(installed_root())
     assert answers(report) in ALL, [seam for seam in report.seams if seam.word == UNKNOWN]
