@@ -63,6 +63,9 @@ CASES = [
         "SGLANG_EXPERIMENTAL_CPP_RADIX_TREE=1",
         "the C++ radix tree is not supported [SGLANG_EXPERIMENTAL_CPP_RADIX_TREE]",
     ),
+    ("--kv-cache-dtype fp8_e5m2", "another dtype of K and V is not supported [--kv-cache-dtype]: got fp8_e5m2"),
+    ("--quantization-param-path /nowhere", "scales of K and V is not supported [--quantization-param-path]"),
+    ("--debug-cuda-graph", "a replay that runs the captured code again is not supported [--debug-cuda-graph]"),
     ("--cpu-offload-gb 1", "weight offloading is not supported [--cpu-offload-gb]: got 1, expected not given"),
 ]
 MODELS: list[tuple[str, dict[str, object], str]] = [
