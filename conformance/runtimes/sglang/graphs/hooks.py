@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
@@ -55,7 +54,6 @@ def replaying(recorder: Recorder) -> AbstractContextManager[None]:
     return around(backend, "replay", replay)
 
 
-@cache
 def _backend() -> Any:
     """The class that keeps the engine's graphs by key; None where the runner keeps them itself."""
     try:
