@@ -8,8 +8,7 @@ from properties.compare import differing
 from properties.contexts import place_contexts
 from properties.drive import stored
 from properties.graph.case import GraphCase, graph_cases
-from properties.graph.drive import decoded, engine_of, opened_graphs
-from properties.pool import fill_nan
+from properties.graph.drive import decoded, empty, engine_of, kv_pairs, opened_graphs
 from properties.property import Property, Subject
 from properties.violation import Violation
 
@@ -19,27 +18,19 @@ CLAUSE = "MODE-1"
 def check(subject: Subject, case: GraphCase) -> None:
     """Every pass dense, on both engines; a routed one goes before each on the one that has it."""
     schedule, page_size = case.schedule, case.schedule.layout.page_size
-    dense = replace(case, dense=(True,) * len(case.dense))
+    dense, routed = (replace(case, dense=(every,) * len(case.dense)) for every in (True, False))
     stock = engine_of(subject).open_stock(subject.model, page_size)
     try:
-        fill_nan(stock.kv)
-        for tensor in (part for pair in stock.kv for part in pair):
-            tensor[:page_size] = 0.0
+        empty(stock.kv, page_size)
         with opened_graphs(subject, case) as session:
             for step, plan in enumerate(schedule.steps):
                 for kv in (stock.kv, session.kv):
                     place_contexts(kv, schedule, schedule.layout, step)
-                decoded(session, replace(case, dense=(False,) * len(case.dense)), step)
+                decoded(session, routed, step)
                 got = decoded(session, dense, step)
                 logits = stock.decode(plan)
                 own = stored(stock.kv, [row.slot for row in schedule.rows(step)])
-                pairs = [("logits", got.result.logits, logits)]
-                pairs += [
-                    (f"{name}[{layer}]", one, other)
-                    for layer, both in enumerate(zip(got.kv, own, strict=True))
-                    for name, one, other in zip("kv", *both, strict=True)
-                ]
-                for name, one, other in pairs:
+                for name, one, other in (("logits", got.result.logits, logits), *kv_pairs(got.kv, own)):
                     found = differing(one, other)
                     if found is not None:
                         raise Violation(CLAUSE, "differs_from_stock", {"step": step, "what": name} | found.facts())

@@ -14,7 +14,7 @@ from properties.drive import Ran, copied, stored
 from properties.graph.case import GraphCase
 from properties.graph.engine import GraphEngine, GraphSession, Variant, Way
 from properties.oracle import oracle_of
-from properties.pool import fill_nan
+from properties.pool import Kv, fill_nan
 from properties.property import Subject
 from properties.runtime import LayerWork, StepResult
 from properties.violation import Violation
@@ -26,6 +26,14 @@ def engine_of(subject: Subject) -> GraphEngine:
     """The graphs of the subject's runtime, which has some."""
     engine: GraphEngine = subject.runtime.graphs  # type: ignore[attr-defined]
     return engine
+
+
+def empty(kv: Kv, page_size: int) -> None:
+    """NaN in every slot but the dummy page's: a captured graph pads with it, and the engine's own holds finite numbers
+    there."""
+    fill_nan(kv)
+    for tensor in (part for pair in kv for part in pair):
+        tensor[:page_size] = 0.0
 
 
 @contextmanager
@@ -45,10 +53,7 @@ def opened_graphs(
     chosen = subject.served_policy() if policy is None else policy
     session = engine.open(subject.model, chosen, page_size, forced=forced and policy is None, slots=slots)
     try:
-        fill_nan(session.kv)
-        # a captured graph pads with it, and the engine's own holds finite numbers there
-        for tensor in (part for pair in session.kv for part in pair):
-            tensor[:page_size] = 0.0
+        empty(session.kv, page_size)
         session.fill_padding("zero")
         yield session
     finally:
@@ -71,7 +76,7 @@ def raw_decode(session: GraphSession, case: GraphCase, step: int, way: Way, *, f
 
 def check_equal(clause: str, reason: str, step: int, got: Ran, expected: Ran) -> None:
     """Bit for bit: outputs, streams, routes, counts, maps, and K and V of the valid rows. Raises Violation."""
-    for name, one, other in (*_pairs(got.result, expected.result), *_kv_pairs(got, expected)):
+    for name, one, other in (*_pairs(got.result, expected.result), *kv_pairs(got.kv, expected.kv)):
         found = differing(one, other)
         if found is not None:
             raise Violation(clause, reason, {"step": step, "what": name} | found.facts())
@@ -105,7 +110,8 @@ def _counts(work: tuple[LayerWork, ...]) -> Tensor:
     return torch.tensor([[getattr(each, field.name) for field in fields(LayerWork)] for each in work])
 
 
-def _kv_pairs(got: Ran, expected: Ran) -> Iterator[tuple[str, Tensor, Tensor]]:
-    for layer, pairs in enumerate(zip(got.kv, expected.kv, strict=True)):
+def kv_pairs(got: Kv, expected: Kv) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """K and V of each layer, by name."""
+    for layer, pairs in enumerate(zip(got, expected, strict=True)):
         for part, name in enumerate("kv"):
             yield f"{name}[{layer}]", pairs[0][part], pairs[1][part]

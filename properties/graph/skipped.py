@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import torch
 from torch import Tensor
 
 from properties.contexts import place_contexts
 from properties.graph.case import GraphCase, graph_cases
 from properties.graph.drive import check_equal, decoded, opened_graphs
-from properties.pool import Kv
+from properties.pool import Kv, fill_nan
 from properties.property import Property, Subject
 from reference.action import attention_runs
 from reference.plan import Chunk
@@ -28,10 +27,8 @@ def check(subject: Subject, case: GraphCase) -> None:
             place_contexts(session.kv, schedule, schedule.layout, step)
             expected = decoded(session, case, step)
             lines = schedule.tapes[step].actions
-            unread = {
-                layer: _unread(plan.chunks, line, schedule.layout.page_size)
-                for layer, line in zip(layers, lines, strict=True)
-            }
+            own = [_unread(plan.chunks, line, schedule.layout.page_size) for line in lines]
+            unread = {layer: slots for layer, slots in zip(layers, own, strict=True) if slots}
             with _poisoned(session.kv, unread):
                 got = decoded(session, case, step)
             check_equal(CLAUSE, "skipped_context_read", step, got, expected)
@@ -54,9 +51,8 @@ def _poisoned(kv: Kv, unread: dict[int, list[int]]) -> Iterator[None]:
     """NaN there, by layer; afterwards what was there before."""
     kept: list[tuple[Tensor, list[int], Tensor]] = []
     for layer, slots in unread.items():
-        for tensor in kv[layer] if slots else ():
-            kept.append((tensor, slots, tensor[slots].clone()))
-            tensor[slots] = torch.full((), torch.nan).to(tensor.dtype).to(tensor.device)
+        kept += [(tensor, slots, tensor[slots].clone()) for tensor in kv[layer]]
+        fill_nan([kv[layer]], slots)
     try:
         yield
     finally:

@@ -6,10 +6,13 @@ import os
 import sys
 import traceback
 from functools import cache
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from vskipper.errors import InputError
 from vskipper.sglang.config import from_environment
+
+if TYPE_CHECKING:
+    from vskipper.sglang.probe import ProbeReport
 
 MODELS: Final = "vskipper.sglang.models"
 MODEL_PACKAGE: Final = "SGLANG_EXTERNAL_MODEL_PACKAGE"
@@ -36,13 +39,19 @@ def load() -> None:
         refuse(InputError("the plugin broke down", where="start", got=repr(error), expected="a start, or a refusal"))
 
 
-@cache
 def probe_engine(*, graphs: bool = False) -> None:
     """Raises InputError where the installed engine has a seam that vSkipper does not know; looked at once a process,
     before anything is patched. graphs: whether graphs will be captured."""
-    from vskipper.sglang.probe import installed_root, probe_tree, require
+    from vskipper.sglang.probe import require
 
-    require(probe_tree(installed_root(), needed_only=True), graphs=graphs)
+    require(_installed(), graphs=graphs)
+
+
+@cache
+def _installed() -> ProbeReport:
+    from vskipper.sglang.probe import installed_root, probe_tree
+
+    return probe_tree(installed_root(), needed_only=True)
 
 
 def use_models() -> None:

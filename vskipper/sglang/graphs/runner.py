@@ -48,7 +48,11 @@ class RoutedGraphs:
         with using(Variant.DENSE), published(None):
             dense = original(runner, size, *arguments, **keywords)
         left = self._free()
-        if left < ROOM + self._need(runner, size, max(0, whole - left)):
+        taken = max(0, whole - left)
+        if self._first is None:
+            self._first = size, taken
+            _warn_of_larger(runner, size)
+        if left < ROOM + self._need(size, taken, *self._first):
             self._leave_out(size, left)
             return dense
         source = CapturedPass(buffers=self.allocated(runner))
@@ -63,14 +67,11 @@ class RoutedGraphs:
         self.sizes.add(size)
         return dense
 
-    def _need(self, runner: Any, size: int, dense: int) -> int:
+    def _need(self, size: int, dense: int, largest: int, first: int) -> int:
         """Bytes that a routed graph of `size` rows may take, beside a dense one that took `dense`. The first one takes
-        what all smaller ones then use again, and the less, the fewer rows it has."""
-        if self._first is None:
-            self._first = size, dense
-            _warn_of_larger(runner, size)
-        rows, taken = self._first
-        return FACTOR * (dense if self.sizes else taken * size // rows)
+        what all smaller ones then use again, and the less, the fewer rows it has: as the first dense one, of `largest`
+        rows, which took `first`."""
+        return FACTOR * (dense if self.sizes else first * size // largest)
 
     def _leave_out(self, size: int, left: int) -> None:
         self.left_out.add(size)
