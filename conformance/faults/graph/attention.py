@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from conformance.faults.graph.make import MOST_ROWS, graph_fault
+from conformance.faults.graph.make import Remembered, graph_fault
 from vskipper.sglang.graphs.buffers import DUMMY_SLOT
 from vskipper.sglang.masked_attention import every_row
 
@@ -63,12 +63,10 @@ def _written_to(choose: Callable[[Any, Tensor], Tensor]) -> Any:
 
 def _older() -> Callable[[Tensor, Tensor], Tensor]:
     """For a row of padding the slot of the row of a request that stood there last."""
-    last: dict[torch.device, Tensor] = {}
+    last = Remembered()
 
     def choose(slots: Tensor, k: Tensor) -> Tensor:
-        if slots.device not in last:
-            last[slots.device] = torch.zeros(MOST_ROWS, dtype=slots.dtype, device=slots.device)
-        older = last[slots.device][: slots.shape[0]]
+        older = last(slots)
         older.copy_(torch.where(slots == DUMMY_SLOT, older, slots))
         return older.clone()
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from conformance.faults.graph.make import MOST_ROWS, Frozen, graph_fault
+from conformance.faults.graph.make import Frozen, Remembered, graph_fault
 from vskipper.cohort import CohortPlan, Span
 from vskipper.policy import Route, SwiGLU
 from vskipper.sglang.passes import PassPlan
@@ -69,14 +69,12 @@ def _grid_frozen(original: Any) -> Any:
 
 
 def _tail_stale(original: Any) -> Any:
-    once: dict[torch.device, Tensor] = {}
+    valid_once = Remembered()
 
     def broken(source: Any, *arguments: Any) -> PassPlan:
         plan: PassPlan = original(source, *arguments)
-        valid = plan.rows.valid
-        seen = once.setdefault(valid.device, torch.zeros(MOST_ROWS, dtype=torch.bool, device=valid.device))
-        seen[: valid.shape[0]].logical_or_(valid)
-        return replace(plan, rows=replace(plan.rows, valid=seen[: valid.shape[0]].clone()))
+        seen = valid_once(plan.rows.valid).logical_or_(plan.rows.valid)
+        return replace(plan, rows=replace(plan.rows, valid=seen.clone()))
 
     return broken
 

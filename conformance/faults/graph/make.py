@@ -31,3 +31,17 @@ class Frozen:
             self._values[key] = value.clone()
             return value
         return self._values[key]
+
+
+class Remembered:
+    """A tensor of a fault's own with a value a row, zero at first, that every graph shares. It is made where a graph is
+    warmed up, before anything is captured."""
+
+    def __init__(self) -> None:
+        self._tensors: dict[torch.device, Tensor] = {}
+
+    def __call__(self, like: Tensor) -> Tensor:
+        """Its first rows, as many as `like` has, of the dtype that it was first asked for with."""
+        if like.device not in self._tensors:
+            self._tensors[like.device] = torch.zeros(MOST_ROWS, dtype=like.dtype, device=like.device)
+        return self._tensors[like.device][: like.shape[0]]
