@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from properties.compare import differing
 from properties.contexts import place_contexts
-from properties.graph.case import GraphCase, captured_size, graph_cases, graph_sizes
+from properties.graph.case import LONG, GraphCase, captured_size, graph_cases, graph_sizes
 from properties.graph.drive import check_equal, decoded, opened_graphs, raw_decode
 from properties.property import Property, Subject
 from properties.violation import Violation
@@ -58,8 +58,14 @@ def _count(subject: Subject, case: GraphCase, settled: list[int]) -> None:
     subject.seen["other_size"] += sum(one != other for one, other in pairwise(sizes))
     variants = [case.dense[step] for step in order]
     subject.seen["other_variant"] += sum(one != other for one, other in pairwise(variants))
+    subject.seen["long_dense"] += sum(case.dense[step] and _is_long(case, step) for step in order)
     routes = [None if case.dense[step] else case.schedule.tapes[step].actions for step in order]
     subject.seen["other_routes"] += sum(None not in (one, other) and one != other for one, other in pairwise(routes))
+
+
+def _is_long(case: GraphCase, step: int) -> bool:
+    """Whether the pass has a request that a plan may split."""
+    return any(chunk.start >= min(LONG) for chunk in case.schedule.steps[step].chunks)
 
 
 GRAPH_ALTERNATE = Property(
@@ -68,6 +74,6 @@ GRAPH_ALTERNATE = Property(
     title="graphs of either variant and any size may be replayed in any order",
     cases=lambda subject: graph_cases(subject, dense=True),
     check=check,
-    counters=("replays", "other_size", "other_variant", "other_routes"),
+    counters=("replays", "other_size", "other_variant", "other_routes", "long_dense"),
     examples=40,
 )

@@ -20,6 +20,8 @@ from reference.plan import Fill, StepPlan, TapePlan
 from vskipper.errors import InputError
 
 CONTEXTS = (1, 2, 5, 15, 16, 17, 40, 63, 64, 65)
+# so long that a backend splits it among programs, by a plan of its own
+LONG = (129, 300)
 
 
 @case_type
@@ -46,9 +48,8 @@ def graph_cases(draw: st.DrawFn, subject: Subject, *, dense: bool = False, steps
     capabilities = subject.runtime.capabilities
     placement = draw(placements(capabilities.page_sizes))
     # one request is there in several passes, so that a graph is replayed with other routes than before
-    lasting = Script(
-        context=draw(st.sampled_from(CONTEXTS)), chunks=(1,) * draw(st.integers(2, steps)), arrival=0, shares=False
-    )
+    context = draw(st.sampled_from(LONG if draw(st.booleans()) else CONTEXTS))
+    lasting = Script(context=context, chunks=(1,) * draw(st.integers(2, steps)), arrival=0, shares=False)
     lives = [lasting, *draw(st.lists(_scripts(steps), max_size=max(sizes) - 1))]
     orders = draw(st.lists(st.integers(0, 23), min_size=steps, max_size=steps))
     case = lay_out(

@@ -18,15 +18,15 @@ CLAUSE = "GRAPH-1"
 
 
 def check_twin(subject: Subject, case: GraphCase) -> None:
-    """Each pass without the graph first, then again from it, its slots emptied in between."""
+    """Each pass without the graph first, then again from it, its slots emptied in between; neither writes others."""
     schedule = case.schedule
     with opened_graphs(subject, case) as session:
         for step in range(len(schedule.steps)):
             place_contexts(session.kv, schedule, schedule.layout, step)
-            expected = decoded(session, case, step, "twin")
             own = [row.slot for row in schedule.rows(step)]
-            fill_nan(session.kv, own)
             before = snapshot(session.kv)
+            expected = decoded(session, case, step, "twin")
+            fill_nan(session.kv, own)
             got = decoded(session, case, step)
             check_equal(CLAUSE, "replay_differs", step, got, expected)
             stray = touched(before, snapshot(session.kv), {*own, *range(schedule.layout.page_size)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from functools import cache
 from typing import Any
@@ -90,27 +91,38 @@ def check(subject: Subject, case: ShownCase) -> None:
     ]
     with opened_graphs(subject, case.graph, policy=policy) as session:
         results = session.decode_all(steps, dense)
-    for number, (step, apart, result) in enumerate(zip(steps, dense, results, strict=True)):
-        _check(subject, number, step, apart, result)
+    expected = [_decided(subject, step, apart) for step, apart in zip(steps, dense, strict=True)]
+    _check_rows(subject, expected, results)
+    _check_work(subject, expected, results)
+    subject.seen["dense_rows"] += sum(map(len, dense))
+    subject.seen["later_passes"] += len(steps) - 1
 
 
-def _check(subject: Subject, number: int, step: StepPlan, dense: frozenset[str], result: Decided) -> None:
+def _decided(subject: Subject, step: StepPlan, dense: frozenset[str]) -> list[list[int]]:
+    """[routed layers][rows] of the pass."""
     seen = shown(batch_of(step))
     alone = torch.tensor([chunk.request in dense for chunk in step.chunks])
-    for index, layer in enumerate(subject.model.routed_layers):
-        expected = decided(layer, seen).masked_fill(alone, int(Action.RUN)).tolist()
-        got = result.actions[index].tolist()
-        if got != expected:
-            facts = {"step": number, "layer": layer, "got": tuple(got), "expected": tuple(expected)}
-            raise Violation(CLAUSE, "rows_differ", facts)
-        if result.work[index] != work_of(expected):
-            facts = {"step": number, "layer": layer, "got": astuple(result.work[index])}
-            raise Violation(CLAUSE, "work_differs", facts)
-        skips = sum(action == int(Action.PROJECT_ONLY) for action in expected)
-        subject.seen["skipped"] += skips
-        subject.seen["run"] += len(expected) - skips
-    subject.seen["dense_rows"] += int(alone.sum())
-    subject.seen["later_passes"] += number > 0
+    lines = [decided(layer, seen).masked_fill(alone, int(Action.RUN)) for layer in subject.model.routed_layers]
+    return [line.tolist() for line in lines]
+
+
+def _check_rows(subject: Subject, expected: Sequence[Sequence[Sequence[int]]], results: Sequence[Decided]) -> None:
+    for step, (lines, result) in enumerate(zip(expected, results, strict=True)):
+        for layer, line, got in zip(subject.model.routed_layers, lines, result.actions.tolist(), strict=True):
+            if got != line:
+                facts = {"step": step, "layer": layer, "got": tuple(got), "expected": tuple(line)}
+                raise Violation(CLAUSE, "rows_differ", facts)
+            skips = line.count(int(Action.PROJECT_ONLY))
+            subject.seen["skipped"] += skips
+            subject.seen["run"] += len(line) - skips
+
+
+def _check_work(subject: Subject, expected: Sequence[Sequence[Sequence[int]]], results: Sequence[Decided]) -> None:
+    for step, (lines, result) in enumerate(zip(expected, results, strict=True)):
+        for layer, line, work in zip(subject.model.routed_layers, lines, result.work, strict=True):
+            if work != work_of(line):
+                facts = {"step": step, "layer": layer, "got": astuple(work), "expected": astuple(work_of(line))}
+                raise Violation(CLAUSE, "work_differs", facts)
 
 
 GRAPH_ROWS = Property(

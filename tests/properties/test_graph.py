@@ -67,7 +67,8 @@ class Broken(ReferenceReplays):
         if self._defect == "captures":
             self.code_runs += 1
         if how.get("way") == "twin":
-            return super().decode(plan, tape, **how)
+            result = super().decode(plan, tape, **how)
+            return _writes_elsewhere(self, result) if self._defect == "writes elsewhere in the code" else result
         if self._defect == "one variant":
             how["variant"] = "routed"
             tape = tape or TapePlan(actions=((int(Action.RUN),) * plan.rows,) * 3)
@@ -131,11 +132,13 @@ DEFECTS: dict[str, Callable[[Any, StepResult], StepResult]] = {
     "evidence shared": _shared,
     "sizes mix": _sizes_mix,
     "writes elsewhere": _writes_elsewhere,
+    "writes elsewhere in the code": _writes_elsewhere,
     "reads all": _reads_all,
 }
 SEEN = (
     ("all run", "graph.replay", "replay_differs"),
     ("writes elsewhere", "graph.replay", "foreign_slot_written"),
+    ("writes elsewhere in the code", "graph.replay", "foreign_slot_written"),
     ("all run", "graph.outputs", "routes_differ"),
     ("one variant", "graph.outputs", "routes_differ"),
     ("waits", "graph.still", "host_waits"),

@@ -95,8 +95,14 @@ def forward_batch(rows: int) -> Any:
     return SimpleNamespace(batch_size=rows, input_ids=ids, positions=ids, out_cache_loc=ids)
 
 
-def captured(*sizes: int, free: Callable[[], int] = lambda: 1 << 40) -> tuple[Runner, RoutedGraphs]:
-    runner, graphs = Runner(), RoutedGraphs(LAYERS, free)
+def plenty() -> int:
+    return 1 << 40
+
+
+def captured(
+    *sizes: int, free: Callable[[], int] = plenty, own: Callable[[], int] = plenty
+) -> tuple[Runner, RoutedGraphs]:
+    runner, graphs = Runner(), RoutedGraphs(LAYERS, free, own)
     for size in sizes:
         graphs.capture(Runner.capture, runner, size)
     return runner, graphs
@@ -127,9 +133,10 @@ def test_batches_that_may_run_and_are_too_large_for_any_graph_are_told_of_once(
 
 
 def test_where_memory_is_short_the_smaller_sizes_are_captured_and_the_rest_runs_dense() -> None:
-    # MiB around each capture: the first dense one takes 200, the first routed one 100, later ones next to nothing
-    left = iter(mib << 20 for mib in (700, 500, 500, 499, 399, 399, 398, 397))
-    runner, graphs = captured(4, 2, 1, free=lambda: next(left))
+    # MiB: the first dense graph takes 200, the first routed one 100, later ones next to nothing
+    own = iter(mib << 20 for mib in (0, 200, 200, 201, 301, 302))
+    left = iter(mib << 20 for mib in (500, 499, 399, 398, 397))
+    runner, graphs = captured(4, 2, 1, free=lambda: next(left), own=lambda: next(own))
     assert graphs.left_out == {4} and graphs.sizes == {1, 2}
     assert [entry[:2] for entry in runner.captured if entry[0] == 4] == [(4, Variant.DENSE)]
     assert graphs.facts() == {"routed": [1, 2], "left_out": [4], "bytes": 101 << 20}
@@ -138,13 +145,19 @@ def test_where_memory_is_short_the_smaller_sizes_are_captured_and_the_rest_runs_
     assert batch.was_uncovered and runner.replayed == [(Variant.DENSE, (4, Variant.DENSE))]
 
 
+def test_memory_that_another_process_takes_is_not_taken_for_a_graph_s() -> None:
+    left = iter(mib << 20 for mib in (50_000, 2_000, 1_000, 900))
+    _, graphs = captured(4, 2, free=lambda: next(left), own=lambda: 0)
+    assert graphs.sizes == {2, 4} and not graphs.left_out
+
+
 def test_a_routed_graph_that_finds_no_memory_is_left_out_and_the_start_goes_on() -> None:
     def short(runner: Runner, size: int) -> None:
         if current_variant() == Variant.ROUTED and size == 4:
             raise torch.OutOfMemoryError("4 GiB were asked for")
         runner.capture(size)
 
-    runner, graphs = Runner(), RoutedGraphs(LAYERS, lambda: 1 << 40)
+    runner, graphs = Runner(), RoutedGraphs(LAYERS, plenty, plenty)
     for size in (4, 2):
         graphs.capture(short, runner, size)
     assert graphs.left_out == {4} and graphs.sizes == {2} and current_variant() == Variant.DENSE
@@ -160,7 +173,7 @@ def test_replays_in_any_order_see_their_own_plan() -> None:
 
 
 def test_a_runner_that_files_a_graph_by_its_size_is_shown_the_variant_s() -> None:
-    runner, graphs = Runner(), RoutedGraphs(LAYERS, lambda: 1 << 40)
+    runner, graphs = Runner(), RoutedGraphs(LAYERS, plenty, plenty)
     runner.graphs[4], runner.output_buffers[4] = FiledGraphs(graphs).capture(Runner.capture_filed, runner, 4)
     # the seam may be put in again between a capture and its replays
     filed = FiledGraphs(graphs)
@@ -172,7 +185,7 @@ def test_a_runner_that_files_a_graph_by_its_size_is_shown_the_variant_s() -> Non
 
 
 def test_a_capture_in_the_middle_of_a_routed_pass_is_dense_first() -> None:
-    runner, graphs = Runner(), RoutedGraphs(LAYERS, lambda: 1 << 40)
+    runner, graphs = Runner(), RoutedGraphs(LAYERS, plenty, plenty)
     with published(Batch([1])), using(Variant.ROUTED):
         graphs.capture(Runner.capture, runner, 4)
     assert [entry[1:] for entry in runner.captured] == [

@@ -21,17 +21,24 @@ FACTOR: Final = 2
 
 
 def free_memory() -> int:
-    """Bytes of the current GPU that nothing has reserved."""
+    """Bytes of the current GPU that no process has."""
     return torch.cuda.mem_get_info()[0]
+
+
+def own_memory() -> int:
+    """Bytes of the current GPU that this process's tensors have, or had and keep."""
+    return torch.cuda.memory_reserved()
 
 
 class RoutedGraphs:
     """One engine's routed decode graphs. sizes: batch sizes that have one. left_out: those for which the GPU's memory
-    was short. taken: bytes that all of them took."""
+    was short. taken: bytes of free memory that went while they were captured."""
 
-    def __init__(self, routed_layers: int, free: Callable[[], int] = free_memory) -> None:
+    def __init__(
+        self, routed_layers: int, free: Callable[[], int] = free_memory, own: Callable[[], int] = own_memory
+    ) -> None:
         self._routed_layers = routed_layers
-        self._free = free
+        self._free, self._own = free, own
         self._buffers: GraphBuffers | None = None
         self._metadata = VariantMetadata()
         # rows of the first dense graph, and the bytes that it took
@@ -44,11 +51,12 @@ class RoutedGraphs:
         """Around the capture of one size: the engine's graph first, then the routed one, where there is room for it.
         Batches of a size without one run dense. Returns what the first capture did."""
         self._metadata.use(runner.attn_backend, Variant.DENSE)
-        whole = self._free()
+        # what other processes take meanwhile is no graph's
+        before = self._own()
         with using(Variant.DENSE), published(None):
             dense = original(runner, size, *arguments, **keywords)
         left = self._free()
-        taken = max(0, whole - left)
+        taken = max(0, self._own() - before)
         if self._first is None:
             self._first = size, taken
             _warn_of_larger(runner, size)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
-import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 import torch
 
 from conformance.runtimes.sglang.graphs.build import GraphBuilt, build_graphs
+from conformance.runtimes.sglang.memory import changing, only_large
 from conformance.runtimes.sglang.pool import raw
 from conformance.runtimes.sglang.seat import Seat
 from properties.runtime import Model
 from vskipper.policy import SkipPolicy
 
-LOCK: Final = "vskipper-large-pool.lock"
 # of a GPU's whole memory, for the pool; weights, graphs and other processes have the rest
 POOL_SHARE: Final = 0.6
 MEMORY: Final = 0.9
@@ -33,13 +30,13 @@ def build_far(
 ) -> GraphBuilt:
     """An engine whose pool has `slots` slots or more; `until` gives its memory back. Waits while another process has
     one. Raises RuntimeError where the engine made a smaller pool."""
-    lock = until.enter_context((Path(tempfile.gettempdir()) / LOCK).open("a"))
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    only_large(seat.device, until)
     page = seat.page_size
     roomy = replace(seat, tokens=-(-slots // page) * page, memory=MEMORY)
-    # what engines of this process have given back
-    torch.cuda.empty_cache()
-    built = build_graphs(model, roomy, policy, forced=forced)
+    with changing(seat.device):
+        # what engines of this process have given back
+        torch.cuda.empty_cache()
+        built = build_graphs(model, roomy, policy, forced=forced)
     until.callback(_free, built)
     found = raw(built.engine.pool)[0][0].shape[0]
     if found < slots:
@@ -50,6 +47,7 @@ def build_far(
 def _free(built: GraphBuilt) -> None:
     """At once, whoever still refers to the engine: nobody will run it."""
     torch.cuda.synchronize()
-    for tensor in (part for pair in raw(built.engine.pool) for part in pair):
-        tensor.untyped_storage().resize_(0)
-    torch.cuda.empty_cache()
+    with changing(built.engine.runner.device):
+        for tensor in (part for pair in raw(built.engine.pool) for part in pair):
+            tensor.untyped_storage().resize_(0)
+        torch.cuda.empty_cache()
