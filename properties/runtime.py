@@ -36,8 +36,8 @@ class RuntimeCapabilities:
     not depend on the other rows, their number or order. same_kernels: mode dense and an all-RUN pass run the same
     kernels, so that SEM-3 holds bit for bit. hidden_states: StepResult.hidden is filled. padding: StepPlan.padding may
     be above 0. fills: what padding rows may hold. kv_scales: the layout's scales may be
-    other than 1. pool_bytes: what the K and V of all layers may take together where captured graphs are tried on a
-    large pool, 0 where they are not."""
+    other than 1. kv_bytes: what K, or V, of one layer may take where captured graphs are tried on a large pool,
+    0 where they are not."""
 
     device: str = "cpu"
     row_invariant: bool = False
@@ -46,7 +46,7 @@ class RuntimeCapabilities:
     padding: bool = True
     fills: tuple[Fill, ...] = ("zero", "nan", "inf", "old")
     kv_scales: bool = True
-    pool_bytes: int = 0
+    kv_bytes: int = 0
     page_sizes: tuple[int, ...] = (1, 16, 64)
     kv_dtypes: tuple[str | None, ...] = (None,)
     actions: frozenset[int] = frozenset({0, 1, 2, 3})

@@ -84,8 +84,7 @@ def check(subject: Subject, case: FarCase) -> None:
 
 
 def _lacks(subject: Subject) -> str | None:
-    needed = 2 * subject.model.config.num_hidden_layers * max(BOUNDARIES)
-    return None if subject.runtime.capabilities.pool_bytes > needed else "pool_bytes"
+    return None if subject.runtime.capabilities.kv_bytes > max(BOUNDARIES) else "kv_bytes"
 
 
 GRAPH_FAR = Property(

@@ -188,7 +188,7 @@ def roomy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The reference with a pool whose far end is not far."""
     with monkeypatch.context() as patched:
         patched.setattr(far, "BOUNDARIES", SMALL_BOUNDARIES)
-        capabilities = replace(ReferenceRuntime().capabilities, pool_bytes=2**30)
+        capabilities = replace(ReferenceRuntime().capabilities, kv_bytes=2**30)
         patched.setattr(ReferenceRuntime, "capabilities", capabilities)
         yield
 

@@ -18,6 +18,7 @@ from urllib.request import Request, urlopen
 import pytest
 import torch
 
+from conformance.runtimes.sglang.ports import free_port
 from tests.engine import absent
 from tests.signals import hear_all
 from vskipper.cli import main
@@ -26,12 +27,6 @@ from vskipper.models import resolve
 ROOT = Path(__file__).resolve().parents[2]
 Start = Callable[..., "Served"]
 Serve = Callable[..., "Ended"]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-    return port
 
 
 class Ended(NamedTuple):

@@ -6,7 +6,8 @@ import inspect
 from importlib import import_module
 from typing import Any
 
-from conformance.runtimes.sglang.process import forget_buffers, free_port
+from conformance.runtimes.sglang.ports import free_port
+from conformance.runtimes.sglang.process import forget_buffers
 from conformance.runtimes.sglang.seat import Seat
 
 
@@ -20,6 +21,7 @@ def server_arguments(seat: Seat, **wanted: Any) -> Any:
         **{name: value for name, value in seat.arguments().items() if name in known},
         mem_fraction_static=seat.memory,
         skip_tokenizer_init=True,
+        # the engine's own choice may be another worker's too
         nccl_port=free_port(),
         log_level="error",
         **wanted,

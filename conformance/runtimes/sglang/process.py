@@ -6,7 +6,6 @@ Several engines share this process, and one of them is current; what differs bet
 from __future__ import annotations
 
 import os
-import socket
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,14 +50,6 @@ def prepare() -> None:
         if _device[0] == "cpu":
             prepare_process()
         use_models()
-
-
-def free_port() -> int:
-    """For process groups that never leave this process; the engine's own choice may be another worker's too."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-    return port
 
 
 def publish(arguments: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from conformance.runtimes.refusals import check_layout
 from conformance.runtimes.sglang.engine import engine_of
 from conformance.runtimes.sglang.graphs.engine import SGLangGraphs
-from conformance.runtimes.sglang.graphs.far import pool_bytes
+from conformance.runtimes.sglang.graphs.far import kv_bytes
 from conformance.runtimes.sglang.pool import new_pool
 from conformance.runtimes.sglang.process import use_device
 from conformance.runtimes.sglang.scheduler.engine import SchedulerEngine
@@ -39,8 +39,8 @@ class SGLangRuntime:
 
     @property
     def capabilities(self) -> RuntimeCapabilities:
-        room = 0 if self.seat.device == "cpu" else pool_bytes()
-        here = replace(CAPABILITIES, device=self.seat.device, kv_dtypes=self.seat.kv_dtypes, pool_bytes=room)
+        room = 0 if self.seat.device == "cpu" else kv_bytes()
+        here = replace(CAPABILITIES, device=self.seat.device, kv_dtypes=self.seat.kv_dtypes, kv_bytes=room)
         # its prefill reads on into the next request's rows and multiplies what it finds by zero
         return replace(here, fills=("zero", "old")) if self.seat.attention_backend == "flashinfer" else here
 

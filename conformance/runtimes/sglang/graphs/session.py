@@ -103,7 +103,7 @@ class GraphPasses:
         found = [source.evidence[0] for source in sources]
         for each in found:
             each.wait()
-        return tuple(Decided(actions=each.actions, work=layer_work(each.counts)) for each in found)
+        return tuple(Decided(actions=each.actions.clone(), work=layer_work(each.counts)) for each in found)
 
     @contextmanager
     def _replaying(self, way: Way) -> Iterator[None]:

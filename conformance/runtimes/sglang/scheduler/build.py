@@ -15,7 +15,6 @@ from typing import Any
 from unittest import mock
 
 from conformance.runtimes.sglang.arguments import server_arguments
-from conformance.runtimes.sglang.memory import starting
 from conformance.runtimes.sglang.process import prepare, publish, quiet_engine, remember
 from conformance.runtimes.sglang.scheduler.serve import unhook
 from conformance.runtimes.sglang.seat import Seat
@@ -62,7 +61,6 @@ def build(model: Model, shape: Shape, seat: Seat, *, stock: bool) -> Built:
     # the policy is a stand-in: what is served is chosen again for every case
     config = EngineConfig(policy="static-depth", settings={"ratio": 0.0}, routed_layers=model.routed_layers)
     with (
-        starting(seat.device),
         quiet_engine(),
         mock.patch.dict(os.environ, config.environment()),
         mock.patch.dict(_classes(), _stock() if stock else {}),

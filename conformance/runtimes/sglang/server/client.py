@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from typing import Any, Final
 
+from conformance.runtimes.sglang.ports import HOST
 from conformance.runtimes.sglang.server.messages import Answer, Refused, Request
 from conformance.runtimes.sglang.server.metrics import Samples, parse
 
-HOST: Final = "127.0.0.1"
 # an answer that is not there by then never comes
 PATIENCE: Final = 300.0
 # the newer name first

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
-from conformance.runtimes.sglang.server.client import HOST
+from conformance.runtimes.sglang.ports import HOST
 from vskipper.errors import InputError
 from vskipper.sglang.config import VARIABLE, EngineConfig
 from vskipper.sglang.cpu import stand_in_environment

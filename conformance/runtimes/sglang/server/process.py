@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from conformance.runtimes.sglang.server.client import HOST, Client
+from conformance.runtimes.sglang.ports import free_port
+from conformance.runtimes.sglang.server.client import Client
 from conformance.runtimes.sglang.server.command import Launch
 from conformance.runtimes.sglang.server.family import family_of, kill, name_of, wait_ended
 
@@ -94,13 +94,6 @@ def stop(process: subprocess.Popen[bytes], family: Sequence[Any] = ()) -> list[s
     wait_ended(left, process.poll, STOP)
     process.wait()
     return named
-
-
-def free_port() -> int:
-    """Of the loopback, free a moment ago."""
-    with closing(socket.create_server((HOST, 0))) as taken:
-        port: int = taken.getsockname()[1]
-    return port
 
 
 def _wait(server: Server, until: float) -> None:
