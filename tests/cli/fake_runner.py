@@ -42,12 +42,14 @@ def main(request: Request) -> int:
     print('{"a JSON line": "that is no event"}')
     print("[1, 2]")
     for result in run.results:
-        send("start", item=f"{result.property}@torch/[tiny]")
-        send("item", item=result.property, outcome="passed")
+        item = f"{result.property}@torch/[tiny]"
+        send("start", item=item)
+        send("item", item=item, outcome="passed")
     if request.policy == "dies":
         print("Segmentation fault (not really)", file=sys.stderr)
         return 139
     if request.policy == "hangs":
+        send("start", item="last@torch/tiny")
         Path("hanging").write_text(str(os.getpid()))
         time.sleep(120)
     for result in run.results:

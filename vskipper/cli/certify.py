@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from vskipper.cli.interrupted import Interrupted
 from vskipper.errors import InputError
 from vskipper.suite import put_on_path
 
@@ -158,18 +159,22 @@ def _depth(value: object) -> int:
 
 
 def _run(request: Request, folder: Path, as_json: bool) -> int:
-    from vskipper.cli.progress import show_progress
+    from vskipper.cli.progress import Course, show_progress
     from vskipper.cli.suite_process import SuiteDied, run_suite
     from vskipper.cli.table import print_outcome
 
     file = Path(request.work_dir) / "request.json"
     file.write_text(request.to_json(), encoding="utf-8")
+    course = Course()
     try:
-        with closing(run_suite(file, Path(request.work_dir))) as events:
-            record = show_progress(events)
+        with closing(run_suite(file, file.parent)) as events:
+            record = show_progress(events, course)
     except SuiteDied as death:
         typer.echo(f"{death.text}\nvskipper: {death}", err=True)
         return 1
+    except Interrupted as interrupted:
+        interrupted.told = str(course)
+        raise
     certificate = _write(record, folder)
     if as_json:
         print(json.dumps(_outcome(certificate, folder), indent=2))

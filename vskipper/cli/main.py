@@ -14,6 +14,7 @@ from typer.exceptions import Abort, TyperException
 
 from vskipper import __version__
 from vskipper.cli.certify import certify
+from vskipper.cli.interrupted import Interrupted
 from vskipper.cli.policies import policies
 from vskipper.cli.probe import probe
 from vskipper.cli.replay import replay
@@ -51,14 +52,6 @@ def options(
     """Options of the program itself."""
 
 
-class Interrupted(BaseException):
-    """A signal asked the program to end. No Exception, so that nothing on the way takes it for a failure."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        super().__init__(signal.Signals(number).name)
-
-
 @contextmanager
 def _interruptible() -> Iterator[None]:
     """Each of SIGNALS raises Interrupted, unless whoever started the program had it ignored, as nohup does."""
@@ -93,7 +86,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Abort:
         return _fail("interrupted", 128 + signal.SIGINT)
     except Interrupted as error:
-        return _fail("interrupted", 128 + error.number)
+        return _fail(f"interrupted {error.told}", 128 + error.number)
     return code if isinstance(code, int) else 0
 
 
