@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import torch
 from hypothesis import HealthCheck, Phase, given, reject, seed, settings
 from hypothesis.errors import Flaky, Unsatisfiable
 
@@ -49,8 +50,12 @@ class _Checker:
         self.examples = 0
         self.failed: tuple[Violation, str, Any] | None = None
         self.counters: Mapping[str, int] = {}
+        self._gpu_lost = False
 
     def __call__(self, case: Any) -> None:
+        if self._gpu_lost:
+            # every case would fail now: the one that was first is the smallest there is
+            return
         found = violation_of(self.property, self.subject, case)
         if self.failed is None:
             self.examples += 1
@@ -61,7 +66,19 @@ class _Checker:
         if self.failed is not None and violation.reason != self.failed[0].reason:
             reject()
         self.failed = (violation, detail, case)
+        self._gpu_lost = gpu_lost()
         raise violation
+
+
+def gpu_lost() -> bool:
+    """Whether the GPU refuses this process everything from now on, as after an access to memory that is nobody's."""
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return False
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
 
 
 def run_property(property: Property, subject: Subject, *, examples: int, seed: int, shrink: bool = True) -> Outcome:

@@ -42,13 +42,15 @@ def captured_size(sizes: Sequence[int], rows: int) -> int:
 
 
 @st.composite
-def graph_cases(draw: st.DrawFn, subject: Subject, *, dense: bool = False, steps: int = 4) -> GraphCase:
-    """dense: whether some passes take the dense graph."""
+def graph_cases(
+    draw: st.DrawFn, subject: Subject, *, dense: bool = False, steps: int = 4, long: bool = True
+) -> GraphCase:
+    """dense: whether some passes take the dense graph. long: whether a context may be one of LONG."""
     sizes = graph_sizes(subject)
     capabilities = subject.runtime.capabilities
     placement = draw(placements(capabilities.page_sizes))
     # one request is there in several passes, so that a graph is replayed with other routes than before
-    context = draw(st.sampled_from(LONG if draw(st.booleans()) else CONTEXTS))
+    context = draw(st.sampled_from(LONG if long and draw(st.booleans()) else CONTEXTS))
     lasting = Script(context=context, chunks=(1,) * draw(st.integers(2, steps)), arrival=0, shares=False)
     lives = [lasting, *draw(st.lists(_scripts(steps), max_size=max(sizes) - 1))]
     orders = draw(st.lists(st.integers(0, 23), min_size=steps, max_size=steps))

@@ -73,7 +73,8 @@ class ShownCase:
 
 @st.composite
 def shown_cases(draw: st.DrawFn, subject: Subject) -> ShownCase:
-    graph = draw(graph_cases(subject, steps=6))
+    # a backend stages its plans as well, and counts on the device being one pass behind: short contexts have one plan
+    graph = draw(graph_cases(subject, steps=6, long=False))
     # a batch of dense requests alone is no routed pass
     lines = [
         tuple(draw(st.booleans()) and number > 0 for number in range(len(step.chunks))) for step in graph.schedule.steps

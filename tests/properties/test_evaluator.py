@@ -11,7 +11,7 @@ import torch
 from hypothesis import strategies as st
 
 from conformance.runtimes.reference import ReferenceRuntime
-from properties import kv_writes
+from properties import kv_writes, run
 from properties.oracle import oracle_of
 from properties.property import Property, Subject
 from properties.registry import CORE, by_id
@@ -168,6 +168,20 @@ def test_shrinking_keeps_the_reason_it_found() -> None:
     outcome = run_property(_property(st.integers(0, 10**6), check_both), subject_of(), examples=100, seed=0)
     assert outcome.violation is not None
     assert (outcome.violation.reason, outcome.case) == ("large", 1001)
+
+
+def test_where_the_gpu_is_lost_the_first_failure_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[int] = []
+
+    def check(subject: Subject, case: int) -> None:
+        checked.append(case)
+        if case > 1000:
+            raise RuntimeError("an illegal memory access was encountered")
+
+    monkeypatch.setattr(run, "gpu_lost", lambda: True)
+    outcome = run_property(_property(st.integers(0, 10**6), check), subject_of(), examples=100, seed=0)
+    assert outcome.violation is not None and outcome.violation.reason == "crash:RuntimeError"
+    assert outcome.case == checked[-1] > 1000
 
 
 @pytest.mark.parametrize("property", CORE, ids=lambda property: property.id)
