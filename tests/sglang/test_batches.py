@@ -12,9 +12,11 @@ from torch import Tensor
 from vskipper.action import Action
 from vskipper.errors import PolicyError
 from vskipper.policy import Phase
-from vskipper.sglang.batches import BatchPass, PassEvidence, PassRow
-from vskipper.sglang.passes import PassPlan
+from vskipper.sglang.batches import BatchPass, PassEvidence
+from vskipper.sglang.passes import PassPlan, published
 from vskipper.sglang.request import RequestMode, RequestPlan, RequestState, new_state
+from vskipper.sglang.seams import prefill_runner
+from vskipper.sglang.stretch import Stretch, stretches
 
 DENSE, ROUTED = RequestMode.DENSE, RequestMode.ROUTED
 
@@ -62,6 +64,36 @@ def test_a_batch_of_dense_rows_is_no_routed_pass() -> None:
     assert planned([], extend([], []), 0) is None
 
 
+def test_a_pass_is_routed_where_any_row_is_and_asking_plans_nothing() -> None:
+    mixed = [state("a", 3, DENSE, ROUTED), state("b", 4, DENSE, DENSE)]
+    source = BatchPass(mixed, no_failure, print)
+    assert [source.is_routed(extend([0, 0], [rows, 2])) for rows in (2, 3, 4)] == [False, False, True]
+    mixed[0].failure = "raised"
+    assert not source.is_routed(extend([0, 0], [4, 2]))
+
+
+def test_a_prefill_graph_is_left_to_dense_passes() -> None:
+    def can_run(runner: Any, forward_batch: Any) -> bool:
+        return True
+
+    mixed, dense = (BatchPass([state("a", 3, mode, ROUTED)], no_failure, print) for mode in (ROUTED, DENSE))
+    answers = []
+    for source in (None, dense, mixed):
+        with published(source):
+            answers.append(prefill_runner._declined(can_run, None, extend([0], [3])))
+    assert answers == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "parts"),
+    [(0, 2, [(0, 2)]), (1, 2, [(1, 2)]), (1, 4, [(1, 2), (3, 2)]), (3, 2, [(3, 2)]), (7, 1, [(7, 1)]), (2, 0, [])],
+)
+def test_rows_of_the_prompt_and_those_after_it_are_apart(first: int, count: int, parts: list[tuple[int, int]]) -> None:
+    found = stretches([state("a", 3)], [(first, count)])
+    assert [(each.first, each.count) for each in found] == parts
+    assert [each.phase for each in found] == [Phase.PREFILL if start < 3 else Phase.DECODE for start, _ in parts]
+
+
 def test_rows_that_do_not_add_up_are_an_error() -> None:
     with pytest.raises(RuntimeError, match=r"4 rows.* 5"):
         planned([state("a", 9)], extend([0], [4]), 5)
@@ -71,9 +103,13 @@ def test_rows_that_do_not_add_up_are_an_error() -> None:
 
 def test_what_ran_is_counted_by_phase_and_dense_rows_are_not() -> None:
     a, b = state("a", 1), state("b", 5, DENSE, DENSE)
-    rows = tuple(PassRow(state=s, position=p, dense=d) for s, p, d in ((a, 0, False), (a, 1, False), (b, 0, True)))
-    actions = torch.tensor([[Action.PROJECT_ONLY, Action.RUN, Action.RUN]] * 2, dtype=torch.uint8)
-    PassEvidence(rows=rows, actions=actions, counts=torch.zeros(2, 4)).count()
+    ran = (
+        Stretch(state=a, first=0, count=1, dense=False),
+        Stretch(state=a, first=1, count=2, dense=False),
+        Stretch(state=b, first=0, count=1, dense=True),
+    )
+    actions = torch.tensor([[Action.PROJECT_ONLY, Action.RUN, Action.RUN, Action.RUN]] * 2, dtype=torch.uint8)
+    PassEvidence(stretches=ran, actions=actions, counts=torch.zeros(2, 4)).count()
     assert a.summary()["skipped_share"] == {"prefill": 1.0, "decode": 0.0}
     assert b.summary()["skipped_share"] == {"prefill": None, "decode": None}
 

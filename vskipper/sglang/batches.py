@@ -11,31 +11,19 @@ from torch import Tensor
 
 from vskipper.action import Action
 from vskipper.errors import PolicyError
-from vskipper.policy import Phase, RowBatch
+from vskipper.policy import RowBatch
 from vskipper.sglang.passes import Attempt, PassPlan
-from vskipper.sglang.request import RequestMode, RequestState
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassRow:
-    """A row of the batch: its request, its position, and whether it runs as the dense model does."""
-
-    state: RequestState
-    position: int
-    dense: bool
-
-    @property
-    def phase(self) -> Phase:
-        return self.state.phase(self.position)
+from vskipper.sglang.request import RequestState
+from vskipper.sglang.stretch import Stretch, row_positions, stretches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassEvidence:
-    """What a routed pass did. rows: in the engine's order. actions: uint8 [routed layers, rows]. counts: int64 [routed
-    layers, branches], rows through each branch. Both on the host, and there once wait() has returned. reached: when
-    the device had copied them, None where there was nothing to wait for."""
+    """What a routed pass did. stretches: of its rows, in the engine's order. actions: uint8 [routed layers, rows].
+    counts: int64 [routed layers, branches], rows through each branch. Both on the host, and there once wait() has
+    returned. reached: when the device had copied them, None where there was nothing to wait for."""
 
-    rows: tuple[PassRow, ...]
+    stretches: tuple[Stretch, ...]
     actions: Tensor
     counts: Tensor
     reached: torch.cuda.Event | None = None
@@ -48,10 +36,10 @@ class PassEvidence:
     def count(self) -> None:
         """Add the pass to its requests' counts; waits for it."""
         self.wait()
-        skipped = (self.actions == int(Action.PROJECT_ONLY)).sum(0).tolist()
-        for row, projected in zip(self.rows, skipped, strict=True):
-            if not row.dense:
-                row.state.count(row.phase, pairs=self.actions.shape[0], skipped=projected)
+        skipped = torch.split(self.actions == int(Action.PROJECT_ONLY), [each.count for each in self.stretches], dim=1)
+        for stretch, pairs in zip(self.stretches, skipped, strict=True):
+            if not stretch.dense:
+                stretch.state.count(stretch.phase, pairs=pairs.numel(), skipped=int(pairs.sum()))
 
 
 class BatchPass:
@@ -68,16 +56,20 @@ class BatchPass:
         self._states = tuple(states)
         self._fail = fail
         self._uncovered = uncovered
-        self._given: tuple[Tensor, Tensor, tuple[PassRow, ...]] | None = None
+        self._given: tuple[Tensor, Tensor, tuple[Stretch, ...]] | None = None
         self.evidence: list[PassEvidence] = []
 
+    def is_routed(self, forward_batch: Any) -> bool:
+        return not all(stretch.dense for stretch in self._stretches(forward_batch))
+
     def plan(self, input_ids: Tensor, positions: Tensor, forward_batch: Any) -> PassPlan | None:
-        rows = _rows(self._states, row_positions(forward_batch, len(self._states)))
-        if all(row.dense for row in rows):
+        found = self._stretches(forward_batch)
+        if all(stretch.dense for stretch in found):
             return None
-        if len(rows) != input_ids.shape[0]:
-            raise RuntimeError(f"the batch's requests have {len(rows)} rows, the engine's pass {input_ids.shape[0]}")
-        self._given = (input_ids, positions, rows)
+        rows = sum(stretch.count for stretch in found)
+        if rows != input_ids.shape[0]:
+            raise RuntimeError(f"the batch's requests have {rows} rows, the engine's pass {input_ids.shape[0]}")
+        self._given = (input_ids, positions, found)
         return self._plan(self._routed())
 
     def recover(self, attempt: Attempt, error: PolicyError) -> Tensor | None:
@@ -104,36 +96,40 @@ class BatchPass:
         for number in self._routed():
             self._uncovered(number)
 
+    def _stretches(self, forward_batch: Any) -> tuple[Stretch, ...]:
+        return stretches(self._states, row_positions(forward_batch, len(self._states)))
+
     def _routed(self) -> list[int]:
         """Numbers of the requests of which a row runs routed."""
         assert self._given is not None
-        states = {id(row.state) for row in self._given[2] if not row.dense}
+        states = {id(stretch.state) for stretch in self._given[2] if not stretch.dense}
         return [number for number, state in enumerate(self._states) if id(state) in states]
 
     def _plan(self, decided: Sequence[int]) -> PassPlan:
         """The pass in which the policy decides for these requests alone."""
         assert self._given is not None
-        input_ids, positions, rows = self._given
+        input_ids, positions, planned = self._given
         chosen = {id(self._states[number]) for number in decided}
-        forced = [row.dense or id(row.state) not in chosen for row in rows]
+        # only a pass tried again forces rows that their plan does not
+        ran = tuple(replace(each, dense=each.dense or id(each.state) not in chosen) for each in planned)
         device = input_ids.device
 
+        def by_row(value: Callable[[Stretch], int], dtype: torch.dtype) -> Tensor:
+            return queued([number for each in ran for number in [value(each)] * each.count], dtype, device)
+
         def keep(actions: Tensor, counts: Tensor) -> None:
-            # only a pass tried again forces a row that its plan does not
-            pairs = zip(rows, forced, strict=True)
-            ran = tuple(row if row.dense == dense else replace(row, dense=dense) for row, dense in pairs)
             kept = fetched(actions), fetched(counts)
-            self.evidence.append(PassEvidence(rows=ran, actions=kept[0], counts=kept[1], reached=_now(device)))
+            self.evidence.append(PassEvidence(stretches=ran, actions=kept[0], counts=kept[1], reached=_now(device)))
 
         return PassPlan(
             rows=RowBatch(
-                request_keys=queued([row.state.key for row in rows], torch.int64, device),
+                request_keys=by_row(lambda each: each.state.key, torch.int64),
                 positions=positions.to(torch.int64),
                 token_ids=input_ids.to(torch.int64),
-                phases=queued([int(row.phase) for row in rows], torch.int8, device),
-                valid=torch.ones(len(rows), dtype=torch.bool, device=device),
+                phases=by_row(lambda each: int(each.phase), torch.int8),
+                valid=torch.ones(input_ids.shape[0], dtype=torch.bool, device=device),
             ),
-            force_run=queued(forced, torch.bool, device) if any(forced) else None,
+            force_run=by_row(lambda each: each.dense, torch.bool) if any(each.dense for each in ran) else None,
             done=lambda run: keep(run.tape.actions, run.work.counts),
             replayed=lambda evidence: keep(evidence.actions, evidence.counts),
         )
@@ -157,28 +153,3 @@ def _now(device: torch.device) -> torch.cuda.Event | None:
     event = torch.cuda.Event()  # type: ignore[no-untyped-call]
     event.record()
     return event
-
-
-def row_positions(forward_batch: Any, requests: int) -> list[tuple[int, int]]:
-    """First position and number of rows of each request in the engine's pass; waits for the device only
-    where the engine keeps no lengths on the host."""
-    if forward_batch.forward_mode.is_decode():
-        return [(length - 1, 1) for length in _lengths(forward_batch)]
-    prefixes, rows = forward_batch.extend_prefix_lens_cpu, forward_batch.extend_seq_lens_cpu
-    if len(prefixes) != requests or len(rows) != requests:
-        raise RuntimeError(f"the batch has {requests} requests, the engine's pass {len(prefixes)} and {len(rows)}")
-    return [(int(prefix), int(count)) for prefix, count in zip(prefixes, rows, strict=True)]
-
-
-def _lengths(forward_batch: Any) -> list[int]:
-    known = forward_batch.seq_lens_cpu
-    lengths: list[int] = (forward_batch.seq_lens if known is None else known).tolist()
-    return lengths
-
-
-def _rows(states: Sequence[RequestState], places: Sequence[tuple[int, int]]) -> tuple[PassRow, ...]:
-    return tuple(
-        PassRow(state=state, position=position, dense=state.mode(position) == RequestMode.DENSE)
-        for state, (first, count) in zip(states, places, strict=True)
-        for position in range(first, first + count)
-    )

@@ -35,6 +35,10 @@ class PassPlan:
     captured: Evidence | None = None
     replayed: Callable[[Evidence], None] | None = None
 
+    def is_routed(self, forward_batch: Any) -> bool:
+        """It is the plan of a routed pass."""
+        return True
+
     def plan(self, input_ids: Tensor, positions: Tensor, forward_batch: Any) -> PassPlan:
         """Itself: it was planned before the engine built its batch."""
         return self
@@ -49,6 +53,9 @@ class PassPlan:
 
 class PassSource(Protocol):
     """Who says how the pass that runs now is routed, and hears what became of it."""
+
+    def is_routed(self, forward_batch: Any) -> bool:
+        """Whether the pass has routed rows; asked before it is planned, and queues nothing."""
 
     def plan(self, input_ids: Tensor, positions: Tensor, forward_batch: Any) -> PassPlan | None:
         """Called by the model with what the engine gives it, int64 [rows] each; None: the pass runs dense."""

@@ -29,5 +29,5 @@ def install() -> None:
 
 def _declined(original: Callable[..., bool], runner: Any, forward_batch: Any, *arguments: Any) -> bool:
     source = current_pass()
-    planned = source and source.plan(forward_batch.input_ids, forward_batch.positions, forward_batch)
-    return not planned and original(runner, forward_batch, *arguments)
+    routed = source is not None and source.is_routed(forward_batch)
+    return not routed and original(runner, forward_batch, *arguments)

@@ -84,10 +84,12 @@ class GraphPasses:
         built.recorder.padding.mask[: plan.rows] = False
         built.recorder.padding.mask[plan.rows :] = self._odd
         source = None if variant == "dense" else _source(plan, frozenset())
+        batch = built.engine.batch(plan, built.engine.pool)
+        # not before: making a batch waits for the device
         fall_behind(built.engine.runner.device, self._passes)
         self._passes += 1
         with self._replaying(way), published(source):
-            logits = built.engine.run(plan, built.engine.pool)
+            logits = built.engine.forward(batch)
         return self._result(plan, logits, [] if source is None else source.evidence)
 
     def decode_all(self, plans: Sequence[StepPlan], dense: Sequence[frozenset[str]]) -> tuple[Decided, ...]:

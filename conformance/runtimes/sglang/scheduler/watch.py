@@ -145,12 +145,13 @@ class Watch:
         names = {request_key(name): name for name in self.requests}
         owners = tuple(
             Owner(
-                request=names.get(row.state.key),
-                position=row.position,
-                decode=row.phase == Phase.DECODE,
-                dense=row.dense,
+                request=names.get(stretch.state.key),
+                position=position,
+                decode=stretch.phase == Phase.DECODE,
+                dense=stretch.dense,
             )
-            for row in evidence.rows
+            for stretch in evidence.stretches
+            for position in range(stretch.first, stretch.first + stretch.count)
         )
         actions = tuple(tuple(line) for line in evidence.actions.tolist())
         return Pass(iteration=iteration, rows=rows, actions=actions, owners=owners)
