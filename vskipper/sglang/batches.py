@@ -111,7 +111,7 @@ class BatchPass:
         input_ids, positions, planned = self._given
         chosen = {id(self._states[number]) for number in decided}
         # only a pass tried again forces rows that their plan does not
-        ran = tuple(replace(each, dense=each.dense or id(each.state) not in chosen) for each in planned)
+        ran = tuple(each if each.dense or id(each.state) in chosen else replace(each, dense=True) for each in planned)
         device = input_ids.device
 
         def by_row(value: Callable[[Stretch], int], dtype: torch.dtype) -> Tensor:
