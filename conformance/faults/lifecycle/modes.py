@@ -60,11 +60,12 @@ def _phase_of_pass(original: Any) -> Any:
     """Whatever is computed in a pass of several rows a request counts as prompt."""
 
     def broken(states: Sequence[RequestState], places: Sequence[tuple[int, int]]) -> Any:
-        rows = original(states, places)
-        counts = [count for _, count in places for _ in range(count)]
+        several = {id(state) for state, (_, count) in zip(states, places, strict=True) if count > 1}
         return tuple(
-            replace(row, dense=row.state.plan.mode(Phase.PREFILL) == RequestMode.DENSE) if count > 1 else row
-            for row, count in zip(rows, counts, strict=True)
+            replace(each, dense=each.state.plan.mode(Phase.PREFILL) == RequestMode.DENSE)
+            if id(each.state) in several
+            else each
+            for each in original(states, places)
         )
 
     return broken
@@ -253,7 +254,7 @@ FAULTS = (
         id="phase-of-pass",
         title="generated tokens that are computed again run in the prefill mode",
         source="sglang#13700",
-        seam="vskipper.sglang.batches:_rows",
+        seam="vskipper.sglang.batches:stretches",
         patch=_phase_of_pass,
         killer="mode.fixed",
         reason="recomputed_in_another_mode",
