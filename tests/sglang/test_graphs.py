@@ -204,6 +204,17 @@ def test_static_buffers_of_a_backend_are_shared_between_the_files() -> None:
     assert getattr(backend, FILE) is dense
 
 
+def test_a_file_is_put_back_where_another_was_used_inside() -> None:
+    backend = SimpleNamespace(**{FILE: {4: "dense"}})
+    metadata = VariantMetadata()
+    with metadata.using(backend, Variant.ROUTED):
+        routed = getattr(backend, FILE)
+        with metadata.using(backend, Variant.DENSE):
+            assert getattr(backend, FILE) == {4: "dense"}
+        assert getattr(backend, FILE) is routed
+    assert getattr(backend, FILE) == {4: "dense"}
+
+
 def test_the_file_is_that_of_the_backend_which_decodes() -> None:
     inner = SimpleNamespace(**{FILE: {4: "dense"}}, decode_backend="fa2", forward_decode=print)
     backend = SimpleNamespace(decode_backend=inner, prefill_backend=SimpleNamespace())

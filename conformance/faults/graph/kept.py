@@ -56,6 +56,8 @@ FAULTS = (
         patch=_one_key,
         killer="graph.dense",
         reason="differs_from_stock",
+        # a dense pass would run on a plan of other lengths, which FlashInfer's kernel need not survive
+        quiet=("graph.padding",),
     ),
     graph_fault(
         id="graph-plans-shared",
@@ -63,8 +65,9 @@ FAULTS = (
         source="second capture overwrites the first plan",
         seam="vskipper.sglang.graphs.metadata:VariantMetadata.use",
         patch=_one_file,
-        killer="graph.alternate",
-        reason="order_changes_result",
+        # a twin of the dense graph runs on the stale plan as well
+        killer="graph.dense",
+        reason="differs_from_stock",
         backends=("flashinfer",),
     ),
     graph_fault(

@@ -19,6 +19,7 @@ class VariantMetadata:
 
     def __init__(self) -> None:
         self._files: dict[Variant, dict[Any, Any]] = {}
+        self._in_use = Variant.DENSE
 
     def use(self, backend: Any, variant: Variant) -> None:
         """Let `backend` see the file of `variant` from now on; nothing for a backend without one."""
@@ -31,12 +32,14 @@ class VariantMetadata:
         if variant not in self._files:
             self._files[variant] = {key: value for key, value in seen.items() if isinstance(key, str)}
         setattr(backend, FILE, self._files[variant])
+        self._in_use = variant
 
     @contextmanager
     def using(self, backend: Any, variant: Variant) -> Iterator[None]:
-        """The file of `variant`, then the dense one again."""
+        """The file of `variant`, then the one before it again."""
+        before = self._in_use
         self.use(backend, variant)
         try:
             yield
         finally:
-            self.use(backend, Variant.DENSE)
+            self.use(backend, before)

@@ -50,10 +50,9 @@ class RoutedGraphs:
     def capture(self, original: Callable[..., Any], runner: Any, size: int, *arguments: Any, **keywords: Any) -> Any:
         """Around the capture of one size: the engine's graph first, then the routed one, where there is room for it.
         Batches of a size without one run dense. Returns what the first capture did."""
-        self._metadata.use(runner.attn_backend, Variant.DENSE)
         # what other processes take meanwhile is no graph's
         before = self._own()
-        with using(Variant.DENSE), published(None):
+        with self._metadata.using(runner.attn_backend, Variant.DENSE), using(Variant.DENSE), published(None):
             dense = original(runner, size, *arguments, **keywords)
         left = self._free()
         taken = max(0, self._own() - before)
