@@ -20,8 +20,14 @@ from vskipper.policy import GateMode
 
 CLASSES = {"llama": LlamaForCausalLM, "qwen3": Qwen3ForCausalLM}
 MODES = {"llama": GateMode.WEIGHTED, "qwen3": GateMode.HARD}
-# hidden, intermediate and vocabulary size, head dim, and the standard deviation of a weight
-SIZES = {"tiny": ((64, 128, 128, 16), 0.2), "small": ((256, 512, 512, 64), 0.1)}
+# hidden, intermediate and vocabulary size, heads, KV heads and head dim, and the standard deviation of a weight
+TINY = ((64, 128, 128, 4, 2, 16), 0.2)
+SIZES = {
+    "tiny-llama": TINY,
+    "tiny-qwen3": TINY,
+    "small-llama": ((256, 512, 512, 4, 2, 64), 0.1),
+    "small-qwen3": ((256, 512, 512, 8, 2, 128), 0.1),
+}
 
 
 @pytest.fixture(scope="module", params=seeded.SEEDED_MODELS)
@@ -54,9 +60,10 @@ def test_shape_and_delta(built: tuple[seeded.SeededModel, Path]) -> None:
     kind, folder = built
     checkpoint = open_checkpoint(folder, folder / seeded.DELTA)
     spec = checkpoint.spec
-    sizes, std = SIZES[kind.partition("-")[0]]
-    assert (spec.hidden_size, spec.intermediate_size, spec.vocab_size, spec.head_dim) == sizes
-    assert (spec.num_hidden_layers, spec.num_attention_heads, spec.num_key_value_heads) == (6, 4, 2)
+    sizes, std = SIZES[kind]
+    heads = (spec.num_attention_heads, spec.num_key_value_heads, spec.head_dim)
+    assert (spec.hidden_size, spec.intermediate_size, spec.vocab_size, *heads) == sizes
+    assert spec.num_hidden_layers == 6
     assert spec.tie_word_embeddings is (family(kind) == "qwen3")
     assert checkpoint.routed_layers == (2, 3, 4)
     assert checkpoint.gate_mode == MODES[family(kind)]

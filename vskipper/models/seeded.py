@@ -24,8 +24,16 @@ SMALL_MODELS: tuple[SeededModel, ...] = ("small-llama", "small-qwen3")
 SEEDED_MODELS = (*TINY_MODELS, *SMALL_MODELS)
 ROUTED_LAYERS = (2, 3, 4)
 DELTA = "flexidepth.safetensors"
-_RECIPE = 4
+_RECIPE = 5
 _SEEDS: dict[SeededModel, int] = {"tiny-llama": 20, "tiny-qwen3": 21, "small-llama": 22, "small-qwen3": 23}
+# hidden, intermediate, heads, KV heads, head dim, vocabulary. The last one's heads are those of models that are served:
+# attention kernels are chosen by them
+_SHAPES: dict[SeededModel, tuple[int, int, int, int, int, int]] = {
+    "tiny-llama": (64, 128, 4, 2, 16, 128),
+    "tiny-qwen3": (64, 128, 4, 2, 16, 128),
+    "small-llama": (256, 512, 4, 2, 64, 512),
+    "small-qwen3": (256, 512, 8, 2, 128, 512),
+}
 
 
 def build(kind: SeededModel, folder: Path, *, owned: bool = False) -> Path:
@@ -48,17 +56,18 @@ def _write(kind: SeededModel, folder: Path) -> None:
 
 
 def _config(kind: SeededModel) -> dict[str, Any]:
-    qwen3, small = kind.endswith("qwen3"), kind in SMALL_MODELS
+    qwen3 = kind.endswith("qwen3")
+    hidden, intermediate, heads, kv_heads, head_dim, vocabulary = _SHAPES[kind]
     return {
         "architectures": ["Qwen3ForCausalLM" if qwen3 else "LlamaForCausalLM"],
         "model_type": "qwen3" if qwen3 else "llama",
-        "hidden_size": 256 if small else 64,
-        "intermediate_size": 512 if small else 128,
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
         "num_hidden_layers": 6,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 64 if small else 16,
-        "vocab_size": 512 if small else 128,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": head_dim,
+        "vocab_size": vocabulary,
         "max_position_embeddings": 2048,
         "hidden_act": "silu",
         "rms_norm_eps": 1e-5,
