@@ -63,10 +63,10 @@ class _Checker:
         if found is None:
             return
         violation, detail = found
+        self._gpu_lost = gpu_lost()
         if self.failed is not None and violation.reason != self.failed[0].reason:
             reject()
         self.failed = (violation, detail, case)
-        self._gpu_lost = gpu_lost()
         raise violation
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from conformance.faults import branches, cohorts, evidence, gate, inputs, kernels, kv, maps, padding, policies
 from conformance.faults.fault import Fault
-from conformance.faults.graph import attention, captured, kept, replayed
+from conformance.faults.graph import attention, captured, frozen, kept, replayed
 from conformance.faults.graph import rows as rows_of_replay
 from conformance.faults.lifecycle import modes, namespaces, rows, slots, writes
 from vskipper.errors import InputError
@@ -20,7 +20,7 @@ LIFECYCLE_FAULTS: tuple[Fault, ...] = tuple(
     fault for area in (modes, namespaces, rows, writes, slots) for fault in area.FAULTS
 )
 GRAPH_FAULTS: tuple[Fault, ...] = tuple(
-    fault for area in (captured, kept, rows_of_replay, replayed, attention) for fault in area.FAULTS
+    fault for area in (frozen, captured, kept, rows_of_replay, replayed, attention) for fault in area.FAULTS
 )
 FAULTS_OF: Mapping[str, tuple[Fault, ...]] = {"core": FAULTS, "graph": GRAPH_FAULTS, "lifecycle": LIFECYCLE_FAULTS}
 _BY_ID = {fault.id: fault for faults in FAULTS_OF.values() for fault in faults}

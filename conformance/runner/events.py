@@ -57,7 +57,7 @@ class ItemReports:
         self.crashes: list[Crash] = []
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._events.send("start", item=nodeid.partition("[")[2].rstrip("]"))
+        self._events.send("start", item=_item(nodeid))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         recorded: dict[str, Any] = dict(report.user_properties)
@@ -67,9 +67,15 @@ class ItemReports:
             self.kills.append(recorded["kill"])
         elif report.failed:
             self.crashes.append(Crash.of(report))
-        if report.when == "call":
-            self._events.send("item", item=report.nodeid.partition("[")[2].rstrip("]"), outcome=report.outcome)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._events.send("item", item=_item(nodeid))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self.crashes.append(Crash.of(report))
+
+
+def _item(nodeid: str) -> str:
+    """An item as the suite names it."""
+    return nodeid.partition("[")[2].rstrip("]")

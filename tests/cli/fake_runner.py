@@ -44,7 +44,7 @@ def main(request: Request) -> int:
     for result in run.results:
         item = f"{result.property}@torch/[tiny]"
         send("start", item=item)
-        send("item", item=item, outcome="passed")
+        send("item", item=item)
     if request.policy == "dies":
         print("Segmentation fault (not really)", file=sys.stderr)
         return 139

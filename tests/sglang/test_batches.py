@@ -69,7 +69,7 @@ def test_a_pass_is_routed_where_any_row_is_and_asking_plans_nothing() -> None:
     source = BatchPass(mixed, no_failure, print)
     assert [source.is_routed(extend([0, 0], [rows, 2])) for rows in (2, 3, 4)] == [False, False, True]
     mixed[0].failure = "raised"
-    assert not source.is_routed(extend([0, 0], [4, 2]))
+    assert not source.is_routed(extend([0, 0], [4, 2])) and source._given is None
 
 
 def test_a_prefill_graph_is_left_to_dense_passes() -> None:

@@ -151,10 +151,13 @@ def test_memory_that_another_process_takes_is_not_taken_for_a_graph_s() -> None:
     assert graphs.sizes == {2, 4} and not graphs.left_out
 
 
-def test_a_routed_graph_that_finds_no_memory_is_left_out_and_the_start_goes_on() -> None:
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("4 GiB were asked for"), RuntimeError("Triton Error [CUDA]: out of memory")]
+)
+def test_a_routed_graph_that_finds_no_memory_is_left_out_and_the_start_goes_on(error: RuntimeError) -> None:
     def short(runner: Runner, size: int) -> None:
         if current_variant() == Variant.ROUTED and size == 4:
-            raise torch.OutOfMemoryError("4 GiB were asked for")
+            raise error
         runner.capture(size)
 
     runner, graphs = Runner(), RoutedGraphs(LAYERS, plenty, plenty)
@@ -162,6 +165,15 @@ def test_a_routed_graph_that_finds_no_memory_is_left_out_and_the_start_goes_on()
         graphs.capture(short, runner, size)
     assert graphs.left_out == {4} and graphs.sizes == {2} and current_variant() == Variant.DENSE
     assert current_pass() is None and getattr(runner.attn_backend, FILE)[4] == (4, Variant.DENSE)
+
+
+def test_what_else_goes_wrong_in_a_capture_ends_the_start() -> None:
+    def broken(runner: Runner, size: int) -> None:
+        if current_variant() == Variant.ROUTED:
+            raise RuntimeError("a policy that cannot be captured")
+
+    with pytest.raises(RuntimeError, match="cannot be captured"):
+        RoutedGraphs(LAYERS, plenty, plenty).capture(broken, Runner(), 4)
 
 
 def test_replays_in_any_order_see_their_own_plan() -> None:

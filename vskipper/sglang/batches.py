@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import torch
@@ -36,10 +37,12 @@ class PassEvidence:
     def count(self) -> None:
         """Add the pass to its requests' counts; waits for it."""
         self.wait()
-        skipped = torch.split(self.actions == int(Action.PROJECT_ONLY), [each.count for each in self.stretches], dim=1)
-        for stretch, pairs in zip(self.stretches, skipped, strict=True):
+        layers = self.actions.shape[0]
+        by_row = iter((self.actions == int(Action.PROJECT_ONLY)).sum(0).tolist())
+        for stretch in self.stretches:
+            skipped = sum(islice(by_row, stretch.count))
             if not stretch.dense:
-                stretch.state.count(stretch.phase, pairs=pairs.numel(), skipped=int(pairs.sum()))
+                stretch.state.count(stretch.phase, pairs=layers * stretch.count, skipped=skipped)
 
 
 class BatchPass:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,12 +33,13 @@ def stretches(states: Sequence[RequestState], places: Sequence[tuple[int, int]])
     )
 
 
-def _by_phase(state: RequestState, first: int, count: int) -> Iterator[tuple[int, int]]:
+def _by_phase(state: RequestState, first: int, count: int) -> Sequence[tuple[int, int]]:
     """First position and the one after the last, of the rows of the prompt and of those after it."""
-    edge = min(max(state.prompt_length, first), first + count)
-    for start, stop in ((first, edge), (edge, first + count)):
-        if start < stop:
-            yield start, stop
+    stop = first + count
+    edge = min(max(state.prompt_length, first), stop)
+    if first < edge < stop:
+        return (first, edge), (edge, stop)
+    return ((first, stop),) if count else ()
 
 
 def row_positions(forward_batch: Any, requests: int) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Faults of a capture: something that a replay should read from the device has become a constant, or another's."""
+"""Faults of a captured pass: what it takes for its own is another's, padding's, or of another pass."""
 
 from __future__ import annotations
 
@@ -9,40 +9,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from conformance.faults.graph.make import Frozen, Remembered, graph_fault
-from vskipper.cohort import CohortPlan, Span
-from vskipper.policy import Route, SwiGLU
+from conformance.faults.graph.make import Remembered, graph_fault
+from vskipper.policy import Route
 from vskipper.sglang.passes import PassPlan
 
 PLAN = "vskipper.sglang.graphs.buffers:CapturedPass.plan"
 
 
-def _counts_frozen(original: Any) -> Any:
-    frozen = Frozen()
-
-    def broken(branches: Any, actions: Tensor, valid: Tensor, out: CohortPlan) -> None:
-        original(branches, actions, valid, out)
-        out.offsets.copy_(frozen(actions.shape[0], out.offsets))
-
-    return broken
-
-
-def _routes_frozen(original: Any) -> Any:
-    frozen = Frozen()
+def _routes_of_last(original: Any) -> Any:
+    last = Remembered()
 
     def broken(route: Route, rows: Tensor | None) -> Route:
         found = original(route, rows)
-        return Route(actions=frozen(found.actions.shape[0], found.actions), weights=found.weights)
-
-    return broken
-
-
-def _decision_frozen(original: Any) -> Any:
-    frozen = Frozen()
-
-    def broken(policy: Any, layer: int, x: Tensor, state: Any) -> Route:
-        found = original(policy, layer, x, state)
-        return Route(actions=frozen((layer, x.shape[0]), found.actions), weights=found.weights)
+        kept = last(found.actions)
+        older = kept.clone()
+        kept.copy_(found.actions)
+        return Route(actions=older, weights=found.weights)
 
     return broken
 
@@ -58,16 +40,6 @@ def _rows_changed(change: Callable[[Any], Any]) -> Any:
     return patch
 
 
-def _grid_frozen(original: Any) -> Any:
-    frozen = Frozen()
-
-    def broken(y: Tensor, weights: SwiGLU, span: Span, *more: Any) -> None:
-        programs = frozen((y.shape[0], weights.w_in.data_ptr()), span.stop - span.start)
-        original(y, weights, replace(span, stop=torch.minimum(span.stop, span.start + programs)), *more)
-
-    return broken
-
-
 def _tail_stale(original: Any) -> Any:
     valid_once = Remembered()
 
@@ -81,32 +53,13 @@ def _tail_stale(original: Any) -> Any:
 
 FAULTS = (
     graph_fault(
-        id="graph-counts-frozen",
-        title="cohorts keep the bounds that they had when the graph was captured",
-        source="a count read on the host at capture",
-        seam="vskipper.execution.bounded:BoundedBranches.plan",
-        patch=_counts_frozen,
-        killer="graph.replay",
-        reason="replay_differs",
-    ),
-    graph_fault(
-        id="graph-routes-frozen",
-        title="routes keep what they were when the graph was captured",
-        source="a tape copied at capture",
+        id="graph-routes-of-last-pass",
+        title="a layer runs by what was decided before it, be it in another pass",
+        source="a buffer refreshed after it was read",
         seam="vskipper.execution.routed_layer:force_run",
-        patch=_routes_frozen,
-        killer="graph.outputs",
-        reason="routes_differ",
-    ),
-    graph_fault(
-        id="graph-decision-frozen",
-        title="a policy decides on the host, once, at capture",
-        source="a branch on a tensor's value in route()",
-        seam="vskipper.policies.flexidepth:FlexiDepth.route",
-        patch=_decision_frozen,
-        killer="graph.policy",
-        reason="replay_decides_otherwise",
-        quiet=("graph.replay", "graph.still"),
+        patch=_routes_of_last,
+        killer="graph.alternate",
+        reason="order_changes_result",
     ),
     graph_fault(
         id="graph-positions-forgotten",
@@ -127,15 +80,6 @@ FAULTS = (
         killer="graph.padding",
         reason="padding_counted",
         quiet=("graph.still",),
-    ),
-    graph_fault(
-        id="graph-grid-frozen",
-        title="no more rows of a cohort are worked on than there were when the graph was captured",
-        source="sglang#28371",
-        seam="vskipper.execution.bounded:swiglu",
-        patch=_grid_frozen,
-        killer="graph.replay",
-        reason="replay_differs",
     ),
     graph_fault(
         id="graph-tail-stale",

@@ -8,7 +8,7 @@ from typing import Any
 
 from conformance.runtimes.sglang.ports import free_port
 from conformance.runtimes.sglang.process import forget_buffers
-from conformance.runtimes.sglang.seat import Seat
+from conformance.runtimes.sglang.seat import MEMORY, Seat
 
 
 def server_arguments(seat: Seat, **wanted: Any) -> Any:
@@ -19,7 +19,7 @@ def server_arguments(seat: Seat, **wanted: Any) -> Any:
     known = inspect.signature(server_args).parameters
     arguments = server_args(
         **{name: value for name, value in seat.arguments().items() if name in known},
-        mem_fraction_static=seat.memory,
+        mem_fraction_static=MEMORY,
         skip_tokenizer_init=True,
         # the engine's own choice may be another worker's too
         nccl_port=free_port(),

@@ -14,7 +14,7 @@ TRIES: Final = 100
 
 
 def free_port() -> int:
-    """One that was free a moment ago, and another in every process. Raises RuntimeError where there is none."""
+    """One that was free a moment ago, chosen by chance. Raises RuntimeError where there is none."""
     # tests seed the other generator, and all alike
     chosen = random.SystemRandom()
     for _ in range(TRIES):

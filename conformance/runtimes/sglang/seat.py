@@ -27,8 +27,7 @@ class Seat:
     """page_size: of the engine's own pool. graphs: batch sizes that are captured; none: everything runs eagerly.
     prefill_graphs: whether prefill passes are captured too, as the engine does by default.
     kv_dtype: of K and V in the pool, where it is not the model's; on a GPU its attention kernels are chosen by it.
-    dtype: the model's, as torch names it. tokens: slots of the engine's own pool. memory: the share of what is free
-    that it may take."""
+    dtype: the model's, as torch names it. tokens: slots of the engine's own pool."""
 
     device: str = "cpu"
     attention_backend: str = CPU_BACKEND
@@ -38,7 +37,6 @@ class Seat:
     kv_dtype: str | None = None
     dtype: str = "float32"
     tokens: int = TOKENS
-    memory: float = MEMORY
 
     @property
     def kv_dtypes(self) -> tuple[str | None, ...]:

@@ -51,34 +51,36 @@ class RoutedGraphs:
         """Around the capture of one size: the engine's graph first, then the routed one, where there is room for it.
         Batches of a size without one run dense. Returns what the first capture did."""
         # what other processes take meanwhile is no graph's
-        before = self._own()
+        had = self._own()
         with self._metadata.using(runner.attn_backend, Variant.DENSE), using(Variant.DENSE), published(None):
             dense = original(runner, size, *arguments, **keywords)
         left = self._free()
-        taken = max(0, self._own() - before)
+        cost = max(0, self._own() - had)
         if self._first is None:
-            self._first = size, taken
+            self._first = size, cost
             _warn_of_larger(runner, size)
-        if left < ROOM + self._need(size, taken, *self._first):
+        if left < ROOM + self._need(size, cost, *self._first):
             self._leave_out(size, left)
             return dense
         source = CapturedPass(buffers=self.allocated(runner))
         try:
             with self._metadata.using(runner.attn_backend, Variant.ROUTED), using(Variant.ROUTED), published(source):
                 original(runner, size, *arguments, **keywords)
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
             # what was foreseen is a guess, and a start must not fail for it
+            if not _is_out_of_memory(error):
+                raise
             self._leave_out(size, left)
             return dense
         self.taken += max(0, left - self._free())
         self.sizes.add(size)
         return dense
 
-    def _need(self, size: int, dense: int, largest: int, first: int) -> int:
-        """Bytes that a routed graph of `size` rows may take, beside a dense one that took `dense`. The first one takes
+    def _need(self, size: int, cost: int, largest: int, first_cost: int) -> int:
+        """Bytes that a routed graph of `size` rows may take, beside a dense one that took `cost`. The first one takes
         what all smaller ones then use again, and the less, the fewer rows it has: as the first dense one, of `largest`
-        rows, which took `first`."""
-        return FACTOR * (dense if self.sizes else first * size // largest)
+        rows, which took `first_cost`."""
+        return FACTOR * (cost if self.sizes else first_cost * size // largest)
 
     def _leave_out(self, size: int, left: int) -> None:
         self.left_out.add(size)
@@ -121,6 +123,11 @@ class RoutedGraphs:
     def _padded(self, runner: Any, forward_batch: Any) -> int:
         """The captured size that the engine pads this batch to."""
         return min((size for size in runner.capture_bs if size >= forward_batch.batch_size), default=-1)
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    """Torch has a class for what its allocator lacks; what a driver or a kernel's launcher lacks is in the message."""
+    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error)
 
 
 def _warn_of_larger(runner: Any, largest: int) -> None:
