@@ -20,17 +20,24 @@ from reference.plan import PoolLayout
 from vskipper.action import Action
 
 # with an exponent this wide, a few powers of two move no value into subnormals
-WIDE_DTYPES = (None, "float32", "bfloat16")
+WIDE_DTYPES = (torch.float32, torch.bfloat16)
 
 
 @st.composite
 def scaled_cases(draw: DrawFn, subject: Subject) -> ScheduleCase:
     """One of the scales, at least, is not 1."""
-    allowed = [dtype for dtype in subject.runtime.capabilities.kv_dtypes if dtype in WIDE_DTYPES]
     k_scale, v_scale = draw(st.sampled_from(((2.0, 2.0), (0.25, 1.0), (1.0, 8.0), (0.5, 4.0))))
-    layout = PoolLayout(page_size=1, pages=1, kv_dtype=draw(st.sampled_from(allowed)), k_scale=k_scale, v_scale=v_scale)
+    layout = PoolLayout(
+        page_size=1, pages=1, kv_dtype=draw(st.sampled_from(_wide(subject))), k_scale=k_scale, v_scale=v_scale
+    )
     bounds = bounds_of(subject.model, subject.runtime.capabilities)
     return draw(schedules(replace(bounds, steps=2), layout))
+
+
+def _wide(subject: Subject) -> list[str | None]:
+    """What the runtime may keep K and V in; None is the model's own dtype."""
+    found = subject.runtime.capabilities.kv_dtypes
+    return [name for name in found if (getattr(torch, name) if name else subject.model.dtype) in WIDE_DTYPES]
 
 
 def cases(subject: Subject) -> SearchStrategy[ScheduleCase]:
@@ -85,6 +92,12 @@ def _check_stored(subject: Subject, case: ScheduleCase, step: int, layer: int, s
             raise Violation("KV-4", reason, facts | found.facts())
 
 
+def _lacks(subject: Subject) -> str | None:
+    if not subject.runtime.capabilities.kv_scales:
+        return "kv_scales"
+    return None if _wide(subject) else "a wide dtype of K and V"
+
+
 KV_SCALES = Property(
     id="kv.scales",
     clause="KV-4",
@@ -93,5 +106,5 @@ KV_SCALES = Property(
     check=check,
     counters=("scaled_entries", "project_entries"),
     examples=40,
-    unsupported=lambda subject: None if subject.runtime.capabilities.kv_scales else "kv_scales",
+    unsupported=_lacks,
 )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from conformance.subjects import SubjectSpec, build_subject
 from properties.alone import alone
 from properties.batch import Bounds, schedules
 from properties.case import ScheduleCase, chunk_rows, reorder
@@ -190,3 +193,15 @@ def test_reordering_moves_the_tape_with_the_rows() -> None:
     assert moved == rows[1] + rows[0]
     assert tape.actions[0] == tuple(case.tapes[0].actions[0][row] for row in moved)
     assert [chunk.request for chunk in plan.chunks] == [case.steps[0].chunks[i].request for i in (1, 0)]
+
+
+def test_scaled_pools_are_of_a_dtype_that_halves_what_it_holds() -> None:
+    half = build_subject(SubjectSpec(runtime="torch", model="tiny-llama", dtype="float16"))
+    cases: tuple[ScheduleCase, ...] = draw_cases(by_id("kv.scales"), half, 20, seed=0)
+    assert {case.layout.kv_dtype for case in cases} == {"bfloat16"}
+
+
+def test_where_a_runtime_has_no_such_pool_scales_are_not_asked_for() -> None:
+    half = build_subject(SubjectSpec(runtime="torch", model="tiny-llama", dtype="float16"))
+    narrow: Any = SimpleNamespace(capabilities=replace(half.runtime.capabilities, kv_dtypes=(None, "float8_e4m3fn")))
+    assert by_id("kv.scales").unsupported(replace(half, runtime=narrow)) == "a wide dtype of K and V"
