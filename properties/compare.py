@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from properties import margin
-from properties.pool import bits
+from properties.bits import bits
 from properties.violation import Violation
 
 

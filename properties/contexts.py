@@ -7,6 +7,7 @@ from torch import Tensor
 
 from properties.case import Context, ScheduleCase
 from properties.pool import Kv
+from properties.transfer import copies
 from properties.values import kv_values
 from reference.plan import PoolLayout
 
@@ -19,11 +20,14 @@ def place_contexts(kv: Kv, case: ScheduleCase, layout: PoolLayout, step: int) ->
 
 
 def _place(kv: Kv, case: ScheduleCase, context: Context, layout: PoolLayout) -> None:
-    slots = context_slots(context, layout.page_size)
+    own = [torch.tensor(context_slots(context, layout.page_size))]
     for layer, pair in enumerate(kv):
         for part, (tensor, scale) in enumerate(zip(pair, (layout.k_scale, layout.v_scale), strict=True)):
             values = context_values(case.seed, context.request, layer, part, context.length, tensor)
-            tensor[slots] = (values / scale).to(tensor.dtype).to(tensor.device)
+            own.append((values / scale).to(tensor.dtype))
+    index, *written = copies(own, kv[0][0].device)
+    for tensor, values in zip((part for pair in kv for part in pair), written, strict=True):
+        tensor[index] = values
 
 
 def context_slots(context: Context, page_size: int) -> list[int]:

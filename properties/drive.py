@@ -16,11 +16,14 @@ from properties.oracle import oracle_of
 from properties.pool import Kv, fill_nan
 from properties.property import Subject
 from properties.runtime import Mode, Session, StepResult
+from properties.transfer import copies
 from properties.violation import Violation
 from reference.plan import PoolLayout
 
 Hook = Callable[[int, Session], None]
 Fill = Callable[[Kv], None]
+# of a StepResult, its cohorts aside
+TENSORS = ("logits", "hidden", "actions", "weights")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,23 +94,19 @@ def _check_own_memory(subject: Subject, step: int, result: StepResult) -> None:
 
 def stored(kv: Kv, slots: list[int]) -> tuple[tuple[Tensor, Tensor], ...]:
     """Copies of some slots of each layer, in that order, on the CPU."""
-    return tuple((k[slots].detach().cpu().clone(), v[slots].detach().cpu().clone()) for k, v in kv)
+    parts = [part for pair in kv for part in pair]
+    index = torch.tensor(slots, dtype=torch.int64).to(parts[0].device)
+    found = copies([part[index] for part in parts], "cpu")
+    return tuple(zip(found[::2], found[1::2], strict=True))
 
 
 def copied(result: StepResult) -> StepResult:
     """The result with memory of its own, on the CPU: a later pass may not reach back into it."""
-    return replace(
-        result,
-        logits=_own(result.logits),
-        hidden=None if result.hidden is None else _own(result.hidden),
-        actions=_own(result.actions),
-        weights=None if result.weights is None else _own(result.weights),
-        cohorts=tuple((_own(rows), _own(offsets)) for rows, offsets in result.cohorts),
-    )
-
-
-def _own(x: Tensor) -> Tensor:
-    return x.detach().to("cpu", copy=True)
+    names = [name for name in TENSORS if getattr(result, name) is not None]
+    found = copies([*(getattr(result, name) for name in names), *(x for pair in result.cohorts for x in pair)], "cpu")
+    own: dict[str, Any] = dict(zip(names, found, strict=False))
+    cohorts = found[len(names) :]
+    return replace(result, **own, cohorts=tuple(zip(cohorts[::2], cohorts[1::2], strict=True)))
 
 
 def unscaled(ran: Ran, layout: PoolLayout, dtype: torch.dtype) -> tuple[tuple[Tensor, Tensor], ...]:

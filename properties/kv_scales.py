@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from properties.batch import bounds_of, schedules
+from properties.bits import bits
 from properties.case import ScheduleCase
 from properties.compare import differing
 from properties.drive import Ran, run
 from properties.facts import place, rows_with
-from properties.pool import bits
 from properties.property import Property, Subject
 from properties.violation import Violation
 from reference.plan import PoolLayout

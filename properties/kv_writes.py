@@ -9,11 +9,12 @@ from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
 from properties.batch import bounds_of, schedules
+from properties.bits import bits
 from properties.case import ScheduleCase
 from properties.contexts import context_slots
 from properties.drive import Ran, run, stored
 from properties.facts import place, rows_with
-from properties.pool import Kv, bits, changed_slots, fill_nan, fill_pattern, snapshot, touched
+from properties.pool import Kv, changed_slots, fill_nan, fill_pattern, snapshot, touched
 from properties.property import Property, Subject
 from properties.runtime import Session
 from properties.violation import Violation

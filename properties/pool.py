@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from properties.transfer import copies
+
 Kv = Sequence[tuple[Tensor, Tensor]]
 
 
@@ -26,12 +28,9 @@ class Touched:
 
 def snapshot(kv: Kv) -> tuple[tuple[Tensor, Tensor], ...]:
     """The bytes of K and V of each layer, uint8 [slots, bytes], copied."""
-    return tuple((_bytes(k), _bytes(v)) for k, v in kv)
-
-
-def _bytes(x: Tensor) -> Tensor:
-    own = x.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
-    return own.view(torch.uint8).reshape(x.shape[0], -1)
+    own = copies([part for pair in kv for part in pair], "cpu")
+    found = [each.view(torch.uint8).reshape(each.shape[0], -1) for each in own]
+    return tuple(zip(found[::2], found[1::2], strict=True))
 
 
 def changed_slots(before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor]) -> set[int]:
@@ -54,12 +53,13 @@ def touched(before: Kv, after: Kv, allowed: Iterable[int]) -> Touched | None:
 
 def fill_nan(kv: Kv, slots: Sequence[int] | None = None) -> None:
     """NaN in every slot, or in `slots`: whoever reads one before it is written carries NaN on."""
+    index = None if slots is None else torch.tensor(slots, dtype=torch.int64).to(kv[0][0].device)
     for tensor in (part for layer in kv for part in layer):
-        nan = torch.full((), torch.nan, dtype=torch.float32).to(tensor.dtype)
-        if slots is None:
-            tensor.copy_(nan.to(tensor.device).expand_as(tensor))
-        elif slots:
-            tensor[list(slots)] = nan.to(tensor.device)
+        nan = torch.full((), torch.nan, dtype=torch.float32, device=tensor.device).to(tensor.dtype)
+        if index is None:
+            tensor.copy_(nan.expand_as(tensor))
+        else:
+            tensor[index] = nan
 
 
 def fill_pattern(kv: Kv, seed: int) -> None:
@@ -68,8 +68,3 @@ def fill_pattern(kv: Kv, seed: int) -> None:
         count = torch.arange(tensor.numel(), dtype=torch.int64)
         values = ((count * 37 + number * 11 + seed) % 61 - 30).to(torch.float32) / 8
         tensor.copy_(values.view(tensor.shape).to(tensor.dtype))
-
-
-def bits(x: Tensor) -> Tensor:
-    """One integer an element, of its size: NaN equals the same NaN and nothing else."""
-    return x.contiguous().view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])

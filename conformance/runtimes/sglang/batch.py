@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from properties.transfer import copies
 from reference.plan import Chunk, StepPlan
 
 # whose request is no request; its row of the engine's table holds the dummy slot
@@ -19,11 +20,6 @@ def forward_batch(runner: Any, plan: StepPlan, page_size: int) -> Any:
     """On the runner's device: a decode batch where every chunk decodes, an extend batch where none does; in a mixed one
     a decode row is an extend of one. Padding rows come last: requests of one row each in a decode batch, as the engine
     pads a captured one, and one request otherwise. What this version's ForwardBatch has no field for is left out."""
-    with torch.device(runner.device):
-        return _forward_batch(runner, plan, page_size)
-
-
-def _forward_batch(runner: Any, plan: StepPlan, page_size: int) -> Any:
     info = import_module("sglang.srt.model_executor.forward_batch_info")
     decodes = [chunk.phase == "decode" for chunk in plan.chunks]
     chunks = (*plan.chunks, *_padding(plan.padding, apart=all(decodes)))
@@ -34,8 +30,12 @@ def _forward_batch(runner: Any, plan: StepPlan, page_size: int) -> Any:
         values["forward_mode"] = info.ForwardMode.MIXED if any(decodes) else info.ForwardMode.EXTEND
         values |= _extend(chunks)
     known = info.ForwardBatch.__dataclass_fields__
-    batch = info.ForwardBatch(**{name: value for name, value in values.items() if name in known})
-    _bind(runner, batch)
+    values = {name: value for name, value in values.items() if name in known}
+    moved = [name for name, value in values.items() if torch.is_tensor(value) and not name.endswith("_cpu")]
+    values |= dict(zip(moved, copies([values[name] for name in moved], runner.device), strict=True))
+    with torch.device(runner.device):
+        batch = info.ForwardBatch(**values)
+        _bind(runner, batch)
     return batch
 
 
@@ -61,7 +61,7 @@ def _requests(runner: Any, chunks: Sequence[Chunk], page_size: int) -> dict[str,
         "batch_size": len(chunks),
         "req_pool_indices": _fill_table(runner.req_to_token_pool.req_to_token, chunks, page_size),
         "seq_lens": ends,
-        "seq_lens_cpu": ends.to("cpu", copy=True),
+        "seq_lens_cpu": ends.clone(),
         "seq_lens_sum": int(ends.sum()),
         "orig_seq_lens": ends.to(torch.int32),
     }
@@ -100,14 +100,14 @@ def _extend(chunks: Sequence[Chunk]) -> dict[str, Any]:
 
 def _fill_table(table: Tensor, chunks: Sequence[Chunk], page_size: int) -> Tensor:
     """Write each chunk's slots into a row of the engine's request table; the rows' numbers, int64 [chunks]."""
-    numbers = torch.arange(1, len(chunks) + 1)
     # past a request's end lies the dummy page
-    table[numbers] = 0
-    for number, chunk in zip(numbers.tolist(), chunks, strict=True):
+    lines = torch.zeros(len(chunks), table.shape[1], dtype=table.dtype)
+    for line, chunk in zip(lines, chunks, strict=True):
         if chunk.request != NOBODY:
             slots = chunk.context_slots(_end(chunk), page_size)
-            table[number, : len(slots)] = torch.tensor(slots, dtype=table.dtype)
-    return numbers
+            line[: len(slots)] = torch.tensor(slots)
+    table[1 : len(chunks) + 1] = lines.to(table.device)
+    return torch.arange(1, len(chunks) + 1)
 
 
 def _own_slots(chunk: Chunk, page_size: int) -> Sequence[int]:

@@ -19,17 +19,24 @@ FILES: Final = ("graphs", "output_buffers")
 
 def install(graphs: RoutedGraphs) -> None:
     """Give every captured size a second graph, under a key or in a file of its own."""
-    try:
-        runner = import_module(f"{PACKAGE}.runner.decode_cuda_graph_runner").DecodeCudaGraphRunner
-    except ModuleNotFoundError:
-        filed = FiledGraphs(graphs)
-        runner = import_module(f"{PACKAGE}.cuda_graph_runner").CudaGraphRunner
-        rewrap(runner, "capture_one_batch_size", filed.capture)
-        rewrap(runner, "replay", filed.replay)
-    else:
+    runner, method = replaying_method()
+    if method == "execute":
         rewrap(runner, "_make_graph_key", _variant_key)
         rewrap(runner, "capture_one_shape", graphs.capture)
         rewrap(runner, "execute", graphs.execute)
+    else:
+        filed = FiledGraphs(graphs)
+        rewrap(runner, "capture_one_batch_size", filed.capture)
+        rewrap(runner, "replay", filed.replay)
+
+
+def replaying_method() -> tuple[Any, str]:
+    """The class of the engine's decode graph runner and its method that replays: execute() where graphs are kept by
+    key, replay() where they are filed by size."""
+    try:
+        return import_module(f"{PACKAGE}.runner.decode_cuda_graph_runner").DecodeCudaGraphRunner, "execute"
+    except ModuleNotFoundError:
+        return import_module(f"{PACKAGE}.cuda_graph_runner").CudaGraphRunner, "replay"
 
 
 def _variant_key(original: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor
@@ -15,6 +12,7 @@ from conformance.runtimes.sglang.around import around
 from conformance.runtimes.sglang.gpu import check_gpu_state, fall_behind, hold_up
 from conformance.runtimes.sglang.graphs.build import GraphBuilt
 from conformance.runtimes.sglang.graphs.hooks import capturing, replaying
+from conformance.runtimes.sglang.graphs.waits import without_waits
 from conformance.runtimes.sglang.padding import FILLS
 from conformance.runtimes.sglang.pool import raw
 from conformance.runtimes.sglang.session import layer_work, with_evidence
@@ -27,7 +25,6 @@ from vskipper.errors import PolicyError
 from vskipper.execution.routed_pass import Evidence
 from vskipper.sglang.batches import BatchPass, PassEvidence
 from vskipper.sglang.graphs.buffers import CapturedPass
-from vskipper.sglang.graphs.runner import RoutedGraphs
 from vskipper.sglang.passes import published
 from vskipper.sglang.request import RequestMode, RequestPlan, RequestState
 
@@ -118,7 +115,7 @@ class GraphPasses:
             stack.enter_context(capturing(recorder))
             stack.enter_context(around(CapturedPass, "plan", recorder.plan))
             if self._waits:
-                stack.enter_context(around(RoutedGraphs, "execute", _without_waits))
+                stack.enter_context(without_waits())
             yield
 
     def _result(self, plan: StepPlan, logits: Tensor, evidence: Sequence[PassEvidence]) -> StepResult:
@@ -136,25 +133,6 @@ class GraphPasses:
         found.wait()
         copy = Evidence(actions=found.actions, counts=found.counts)
         return with_evidence(result, record.run, plan.rows, copy)
-
-
-def _without_waits(original: Any, *arguments: Any, **keywords: Any) -> Any:
-    try:
-        with warnings.catch_warnings():
-            # that not everything is detected
-            warnings.simplefilter("ignore")
-            torch.cuda.set_sync_debug_mode("error")
-        with ExitStack() as stack:
-            # what waits by its name is not among what is detected
-            for owner in (torch.cuda, torch.cuda.Event, torch.cuda.Stream):
-                stack.enter_context(mock.patch.object(owner, "synchronize", _waits))
-            return original(*arguments, **keywords)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
-def _waits(*arguments: Any, **keywords: Any) -> None:
-    raise RuntimeError("called synchronize()")
 
 
 def _source(plan: StepPlan, dense: frozenset[str]) -> BatchPass:
