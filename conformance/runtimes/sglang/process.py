@@ -14,6 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from conformance.runtimes.sglang.garbage import leave_out_imported
 from vskipper.errors import InputError
 from vskipper.sglang.cpu import prepare_process
 from vskipper.sglang.plugin import use_models
@@ -50,6 +51,7 @@ def prepare() -> None:
         if _device[0] == "cpu":
             prepare_process()
         use_models()
+        leave_out_imported()
 
 
 def publish(arguments: Any) -> None:
