@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -69,9 +71,15 @@ def policy_registry(installed: Iterable[EntryPoint] | None = None) -> Registry:
     registry = Registry()
     for name, target in BUILT_IN.items():
         registry.register(name, target, "vskipper")
-    for entry in entry_points(group=GROUP) if installed is None else installed:
+    for entry in _installed(tuple(sys.path)) if installed is None else installed:
         registry.register(entry.name, entry.value, entry.dist.name if entry.dist else "an entry point")
     return registry
+
+
+@cache
+def _installed(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Of the packages on `path`: the metadata of every one is read for it."""
+    return tuple(entry_points(group=GROUP))
 
 
 def load_policy(spec: str, context: PolicyContext, settings: Mapping[str, object] | None = None) -> SkipPolicy:

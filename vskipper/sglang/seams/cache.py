@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import torch
 
-from vskipper.sglang.seams.wrap import MARK, wrapper
+from vskipper.sglang.seams.wrap import MARK, rewrap
 
-FUNCTION = "maybe_cache_unfinished_req"
+ENGINE: Final = "sglang."
+FUNCTION: Final = "maybe_cache_unfinished_req"
 
 
 def keep_private(request: Any) -> None:
@@ -26,10 +27,11 @@ def install() -> None:
     original = getattr(common, FUNCTION, None)
     if original is None or hasattr(original, MARK):
         return
-    replacement = wrapper(original, _insert_chunk)
-    for module in list(sys.modules.values()):
-        if getattr(module, FUNCTION, None) is original:
-            setattr(module, FUNCTION, replacement)
+    # others have imported it by its name
+    importing = [module for name, module in sys.modules.items() if name.startswith(ENGINE)]
+    for module in importing:
+        if vars(module).get(FUNCTION) is original:
+            rewrap(module, FUNCTION, _insert_chunk)
 
 
 def _insert_chunk(

@@ -1,4 +1,4 @@
-"""Puts a function around one of the engine's, once a process."""
+"""Puts a function around one of the engine's, once a process, and takes it away again."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ from collections.abc import Callable
 from typing import Any, Final
 
 MARK: Final = "__vskipper__"
+# owner and name of everything that was wrapped
+_wrapped: set[tuple[Any, str]] = set()
 
 
-def wrapper(original: Callable[..., Any], around: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that calls `around(original, *arguments, **keywords)`."""
+def rewrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
+    """Have owner.name call `around(original, *arguments, **keywords)`, in place of what rewrap() put there before.
+    Raises AttributeError where the owner has no such function."""
+    found = getattr(owner, name)
+    original = getattr(found, MARK, found)
 
     @functools.wraps(original)
     def wrapped(*arguments: Any, **keywords: Any) -> Any:
         return around(original, *arguments, **keywords)
 
     setattr(wrapped, MARK, original)
-    return wrapped
+    setattr(owner, name, wrapped)
+    _wrapped.add((owner, name))
 
 
-def rewrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
-    """Put `around` around owner.name, in place of what rewrap() put there before. Raises AttributeError where the
-    owner has no such method."""
-    found = getattr(owner, name)
-    setattr(owner, name, wrapper(getattr(found, MARK, found), around))
+def unwrap_all() -> None:
+    """The engine as if nothing had been wrapped; what somebody else put around a wrapper stays."""
+    for owner, name in _wrapped:
+        found = getattr(owner, name)
+        if hasattr(found, MARK):
+            setattr(owner, name, getattr(found, MARK))

@@ -10,10 +10,10 @@ from conformance.runtimes.sglang.engine import Engine
 from conformance.runtimes.sglang.gpu import check_gpu_state
 from conformance.runtimes.sglang.pool import raw
 from conformance.runtimes.sglang.process import prepare, remember
-from conformance.runtimes.sglang.scheduler.serve import unhook
 from conformance.runtimes.sglang.seat import Seat
 from properties.runtime import Model
 from reference.plan import StepPlan
+from vskipper.sglang.seams.wrap import unwrap_all
 
 
 class StockPasses:
@@ -37,13 +37,13 @@ class StockPasses:
 def build_stock(model: Model, seat: Seat) -> Engine:
     """Raises InputError as build() does."""
     prepare()
-    unhook()
+    unwrap_all()
     built = build(model, seat, plugin=False)
     runner = built.runner
     restore = remember(built.arguments)
 
     def publish() -> None:
-        unhook()
+        unwrap_all()
         restore()
 
     return Engine(runner=runner, pool=runner.token_to_kv_pool, publish=publish)

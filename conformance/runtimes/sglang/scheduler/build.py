@@ -17,13 +17,13 @@ from unittest import mock
 from conformance.runtimes.sglang.arguments import server_arguments
 from conformance.runtimes.sglang.garbage import collected_by_name
 from conformance.runtimes.sglang.process import prepare, publish, quiet_engine, remember
-from conformance.runtimes.sglang.scheduler.serve import unhook
 from conformance.runtimes.sglang.seat import Seat
 from properties.lifecycle.engine import Shape
 from properties.runtime import Model
 from vskipper.errors import InputError
 from vskipper.models import default_delta
 from vskipper.sglang.config import EngineConfig
+from vskipper.sglang.seams.wrap import unwrap_all
 
 # ranks of a world of one, in the versions that take them as arguments
 RANKS = {
@@ -58,7 +58,7 @@ def build(model: Model, shape: Shape, seat: Seat, *, stock: bool) -> Built:
     if model.directory is None:
         raise InputError("model folder", where=f"model {model.name}", got="none", expected="a Hugging Face folder")
     prepare()
-    unhook()
+    unwrap_all()
     # the policy is a stand-in: what is served is chosen again for every case
     config = EngineConfig(policy="static-depth", settings={"ratio": 0.0}, routed_layers=model.routed_layers)
     with (

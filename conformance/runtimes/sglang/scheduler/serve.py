@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-import sys
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,31 +12,21 @@ from unittest import mock
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from conformance.runtimes.sglang.garbage import collected_by_name
 from conformance.runtimes.sglang.process import forget_buffers, quiet_engine
 from properties.lifecycle.engine import Served
 from properties.runtime import Model
 from vskipper.models import default_delta
 from vskipper.sglang import process
 from vskipper.sglang.config import VARIABLE, EngineConfig
-from vskipper.sglang.seams import prefill_runner
-from vskipper.sglang.seams.cache import FUNCTION
-from vskipper.sglang.seams.wrap import MARK
-
-# classes that the plugin's seams stand on
-SEAMED = (
-    "Scheduler",
-    "Req",
-    "DecodeCudaGraphRunner",
-    "CudaGraphRunner",
-    *(name for _, name, _ in prefill_runner.RUNNERS),
-)
+from vskipper.sglang.seams.wrap import unwrap_all
 
 
 def serve(runner: Any, model: Model, served: Served) -> None:
     """runner: the engine's ModelRunner; a model of the engine's own class serves as it is, whatever is asked. Decode
     graphs hold the policy that they were captured with, and are captured anew."""
     module = runner.model
-    unhook()
+    unwrap_all()
     if not hasattr(module, "vskipper"):
         return
     with mock.patch.dict(os.environ):
@@ -49,7 +37,7 @@ def serve(runner: Any, model: Model, served: Served) -> None:
     if module.vskipper is not None and module.vskipper.graphs is not None:
         # warming up writes to the slots that stand in the buffers: in those of a new runner the dummy one does
         forget_buffers()
-        with quiet_engine():
+        with quiet_engine(), collected_by_name():
             (getattr(runner, "init_decode_cuda_graph", None) or runner.init_device_graphs)()
 
 
@@ -63,16 +51,6 @@ def config_of(model: Model, served: Served) -> EngineConfig:
         mode="dense" if served.mode == "off" else served.mode,
         seed=served.seed,
     )
-
-
-def unhook() -> None:
-    """Take the plugin out of the engine, as if it had never been there: its seams are put in once a process."""
-    loaded = [module for name, module in list(sys.modules.items()) if name.startswith("sglang.")]
-    known = [getattr(module, name) for module in loaded for name in SEAMED if name in vars(module)]
-    for owner in (*known, *(module for module in loaded if FUNCTION in vars(module))):
-        for name, value in list(vars(owner).items()):
-            if inspect.isfunction(value) and hasattr(value, MARK):
-                setattr(owner, name, getattr(value, MARK))
 
 
 def _delta(model: Model, number: int) -> str | None:

@@ -14,10 +14,11 @@ from conformance.runtimes.sglang.gpu import check_gpu_state
 from conformance.runtimes.sglang.scheduler.accounts import account
 from conformance.runtimes.sglang.scheduler.build import Built
 from conformance.runtimes.sglang.scheduler.channel import Channel, DirectChannel
-from conformance.runtimes.sglang.scheduler.serve import serve, unhook
+from conformance.runtimes.sglang.scheduler.serve import serve
 from conformance.runtimes.sglang.scheduler.watch import Watch, Watched
 from properties.lifecycle.engine import Control, History, Served, Submission
 from properties.runtime import Model
+from vskipper.sglang.seams.wrap import unwrap_all
 
 # a loop that has not become idle by then hangs
 ITERATIONS = 2000
@@ -66,7 +67,7 @@ class SchedulerSession:
         return () if found is None else tuple(found.output_ids)
 
     def close(self) -> None:
-        unhook()
+        unwrap_all()
         check_gpu_state(self._scheduler.tp_worker.model_runner.device)
         if not (self._sound and self._balanced()):
             self._discard()
