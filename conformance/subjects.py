@@ -130,7 +130,7 @@ def open_runtime(name: str, attention_backend: str | None = None, dtype: str = "
         from conformance.runtimes.sglang.seat import Seat, check_backend
 
         device = device_of(name)
-        seat = Seat(device=device, attention_backend=check_backend(device, attention_backend), dtype=dtype)
+        seat = Seat(device=device, attention_backend=check_backend(device, attention_backend, dtype), dtype=dtype)
         return SGLangRuntime(name=name, seat=seat)
     if name == SERVER:
         from conformance.runtimes.sglang.server.runtime import ServerRuntime

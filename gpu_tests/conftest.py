@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,24 @@ import pytest
 import torch
 import triton
 
-from vskipper.kernels.gpu import has_gpu
+from vskipper.errors import InputError
+from vskipper.kernels.gpu import check_gpu
 
 _HERE = Path(__file__).parent
-_NONE = "no CUDA GPU"
+
+
+@cache
+def _lacks() -> str | None:
+    """Why nothing here can run; None where it can."""
+    try:
+        check_gpu("pytest -m gpu")
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def pytest_report_header() -> str:
-    gpu = torch.cuda.get_device_name() if has_gpu() else f"{_NONE}, its tests are skipped"
+    gpu = torch.cuda.get_device_name() if _lacks() is None else "none that its tests can use"
     return f"gpu: {gpu}; torch {torch.__version__}, triton {triton.__version__}"
 
 
@@ -27,8 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.gpu)
-            if not has_gpu():
-                item.add_marker(pytest.mark.skip(reason=_NONE))
+            if (lacks := _lacks()) is not None:
+                item.add_marker(pytest.mark.skip(reason=lacks))
 
 
 @pytest.fixture(scope="session")
@@ -38,8 +49,8 @@ def device() -> torch.device:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """What the engine showed, by place and level; or why nothing was run."""
-    if not has_gpu():
-        terminalreporter.write_line(f"{_NONE} that torch can use: every test of gpu_tests is skipped")
+    if (lacks := _lacks()) is not None:
+        terminalreporter.write_line(f"every test of gpu_tests is skipped: {lacks}")
     outcomes: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for outcome in ("passed", "failed", "skipped"):
         for report in terminalreporter.stats.get(outcome, ()):

@@ -34,7 +34,7 @@ class Place:
         if find_spec("sglang") is None:
             return "SGLang is not installed"
         try:
-            check_backend("cuda", self.backend)
+            check_backend("cuda", self.backend, self.dtype)
         except InputError as error:
             return str(error)
         found = torch.cuda.get_device_capability()

@@ -79,6 +79,9 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
         module(monkeypatch, f"{PACKAGE}.runner_backend")
         module(monkeypatch, f"{PACKAGE}.runner_backend.full_cuda_graph_backend", FullCudaGraphBackend=Backend)
         return Backend()
+    # there may be a real engine in this process
+    monkeypatch.setitem(sys.modules, f"{PACKAGE}.runner_backend", None)
+    monkeypatch.setitem(sys.modules, f"{PACKAGE}.runner_backend.full_cuda_graph_backend", None)
     module(monkeypatch, f"{PACKAGE}.cuda_graph_runner", CudaGraphRunner=Runner)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     return Runner()

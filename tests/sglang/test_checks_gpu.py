@@ -11,7 +11,7 @@ import torch
 from vskipper.errors import InputError
 from vskipper.sglang.checks import gpu as checks
 
-LLAMA = {"hidden_size": 4096, "num_attention_heads": 32}
+LLAMA = {"hidden_size": 4096, "num_attention_heads": 32, "torch_dtype": "bfloat16"}
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +80,35 @@ def test_heads_and_float8_that_the_kernels_do_not_serve(gpu: dict[str, Any]) -> 
     assert "[--kv-cache-dtype]: got fp8_e4m3" in refused(given(kv_cache_dtype="fp8_e4m3"))
     gpu["capability"] = (7, 5)
     assert "an older GPU" in refused(given())
+
+
+@pytest.mark.parametrize("backend", ["flashinfer", "fa3"])
+def test_backends_without_float32(backend: str) -> None:
+    for dtype in ("float", "float32"):
+        assert "[--dtype]: got float32, expected bfloat16 or float16" in refused(
+            given(attention_backend=backend, dtype=dtype)
+        )
+    checks.check_engine(given(attention_backend=backend, dtype="auto"), LLAMA | {"torch_dtype": "float32"})
+    checks.check_engine(given(dtype="float32"), LLAMA)
+
+
+def test_dtypes_of_k_and_v_that_are_not_the_model_s() -> None:
+    for dtype in ("half", "float16", "float32"):
+        assert "[--kv-cache-dtype]: got bf16" in refused(given(dtype=dtype, kv_cache_dtype="bf16"))
+    told = refused(given(attention_backend="fa3", dtype="float16", kv_cache_dtype="fp8_e4m3"))
+    assert told.startswith("KV dtype [--kv-cache-dtype]: got fp8_e4m3, expected auto: with float8")
+    checks.check_engine(given(dtype="auto", kv_cache_dtype="bfloat16"), LLAMA)
+    checks.check_engine(given(dtype="float16", kv_cache_dtype="fp8_e4m3"), LLAMA)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "config", "expected"),
+    [
+        ("auto", {"torch_dtype": "float32"}, "float16"),
+        ("auto", {}, "float16"),
+        ("auto", {"dtype": "torch.bfloat16"}, "bfloat16"),
+        ("half", {"torch_dtype": "bfloat16"}, "float16"),
+    ],
+)
+def test_the_dtype_that_the_engine_takes(dtype: str, config: dict[str, Any], expected: str) -> None:
+    assert checks.model_dtype(given(dtype=dtype), config) == expected

@@ -151,6 +151,34 @@ def test_memory_that_another_process_takes_is_not_taken_for_a_graph_s() -> None:
     assert graphs.sizes == {2, 4} and not graphs.left_out
 
 
+def test_a_new_runner_starts_from_nothing() -> None:
+    """As where the engine captures anew: sizes, left-out sizes, buffers and files of plans are the new runner's."""
+    runner, graphs = captured(4, 2)
+    buffers = graphs.allocated(runner)
+    again = Runner()
+    graphs._free = lambda: 1 << 20
+    graphs.capture(Runner.capture, again, 4)
+    assert graphs.facts() == {"routed": [], "left_out": [4], "bytes": 0}
+    assert graphs.allocated(again) is not buffers
+    batch = Batch([1, 2, 3])
+    replay(again, graphs, batch, 3)
+    assert batch.was_uncovered
+
+
+def test_an_end_of_a_capture_that_fails_over_the_lack_of_memory_is_the_lack_of_memory() -> None:
+    def broken(runner: Runner, size: int) -> str:
+        if current_variant() == Variant.DENSE:
+            return "dense"
+        try:
+            raise torch.OutOfMemoryError("4 GiB were asked for")
+        finally:
+            raise RuntimeError("capture ends with unjoined work")
+
+    graphs = RoutedGraphs(LAYERS, plenty, plenty)
+    assert graphs.capture(broken, Runner(), 4) == "dense"
+    assert graphs.left_out == {4}
+
+
 @pytest.mark.parametrize(
     "error", [torch.OutOfMemoryError("4 GiB were asked for"), RuntimeError("Triton Error [CUDA]: out of memory")]
 )

@@ -38,6 +38,13 @@ ROWS: list[tuple[str, object, str, object]] = [
         "a replay that runs the captured code again is not supported [--debug-cuda-graph]",
         False,
     ),
+    (
+        "enable_memory_saver",
+        True,
+        "memory that is let go of and taken again is not supported [--enable-memory-saver]: got on",
+        False,
+    ),
+    ("forward_hooks", [{"name": "mine"}], "hooks on the model's modules is not supported [--forward-hooks]", None),
     ("tp_size", 2, "tensor parallelism is not supported [--tp-size]: got 2, expected 1", 1),
     ("enable_dp_attention", True, "data-parallel attention is not supported [--enable-dp-attention]: got on", False),
     ("attn_dp_size", 2, "data-parallel attention is not supported [--attn-dp-size]: got 2, expected 1", 1),

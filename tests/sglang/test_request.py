@@ -79,3 +79,11 @@ def test_rows_that_no_graph_covered_count_as_not_skipped() -> None:
     assert state.summary()["skipped_share"] == {"prefill": None, "decode": 0.0} and not state.promote()
     state.count(Phase.DECODE, pairs=4, skipped=2)
     assert state.summary()["skipped_share"] == {"prefill": None, "decode": 0.25}
+
+
+def test_a_demoted_request_decodes_dense_and_keeps_what_it_counted() -> None:
+    state = new_state(RequestPlan(prefill=ROUTED, decode=ROUTED), "a", 3)
+    state.count(Phase.DECODE, pairs=4, skipped=2)
+    state.demote()
+    assert (state.mode(2), state.mode(3)) == (ROUTED, DENSE) and state.plan.differs
+    assert state.summary()["decode"] == "dense" and state.summary()["skipped_share"]["decode"] == 0.5

@@ -61,6 +61,7 @@ class BatchPass:
         self._uncovered = uncovered
         self._given: tuple[Tensor, Tensor, tuple[Stretch, ...]] | None = None
         self.evidence: list[PassEvidence] = []
+        self.was_uncovered = False
 
     def is_routed(self, forward_batch: Any) -> bool:
         return not all(stretch.dense for stretch in self._stretches(forward_batch))
@@ -96,6 +97,7 @@ class BatchPass:
         return None
 
     def uncovered(self) -> None:
+        self.was_uncovered = True
         for number in self._routed():
             self._uncovered(number)
 

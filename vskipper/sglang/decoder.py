@@ -61,9 +61,9 @@ class RoutedDecoder:
         return normed
 
     def bounded(self, hidden: Tensor) -> BoundedBranches:
-        """Branches for passes of up to the rows of the first one, hidden [rows, hidden]: graphs are captured from the
-        largest on."""
-        if self._bounded is None:
+        """Branches for passes of up to the rows of the largest one so far, hidden [rows, hidden]: graphs are captured
+        from the largest on, and captured anew all together."""
+        if self._bounded is None or self._bounded.scratch.hidden.shape[0] < hidden.shape[0]:
             width = max(layer.mlp_weights.w_out.shape[1] for layer in self.layers)
             scratch = SwiGLUScratch.allocate(hidden.shape[0], width, hidden.dtype, hidden.device)
             self._bounded = BoundedBranches(scratch)

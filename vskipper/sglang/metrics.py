@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from vskipper.action import Action
 from vskipper.sglang.batches import PassEvidence
 from vskipper.sglang.request import RequestMode
+
+UNCOVERED: Final = "uncovered"
 
 
 class Metrics:
@@ -28,8 +30,9 @@ class Metrics:
         )
         self._failures = Counter("vskipper:failed_requests", "Requests that a policy's error ended.", [*self._model])
 
-    def dense_pass(self) -> None:
-        self._passes.labels(**self._model, mode=RequestMode.DENSE.value).inc()
+    def dense_pass(self, *, uncovered: bool) -> None:
+        """uncovered: requests in it were to run routed, and no graph covered the batch."""
+        self._passes.labels(**self._model, mode=UNCOVERED if uncovered else RequestMode.DENSE.value).inc()
 
     def routed_pass(self, evidence: PassEvidence) -> None:
         """Rows of dense requests are counted as the RUN rows that they were. Waits for the device."""
@@ -50,7 +53,7 @@ class Metrics:
 class NoMetrics:
     """In place of Metrics where the engine serves none."""
 
-    def dense_pass(self) -> None: ...
+    def dense_pass(self, *, uncovered: bool) -> None: ...
 
     def routed_pass(self, evidence: PassEvidence) -> None: ...
 

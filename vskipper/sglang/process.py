@@ -45,6 +45,7 @@ class Serving:
         # a process that comes after this one may share a store with it
         self._nonce = secrets.token_hex(8)
         self._numbers = count()
+        self._uncovered_passes = 0
         self.graphs: RoutedGraphs | None = None
 
     def admit(self, request: Any) -> None:
@@ -76,8 +77,9 @@ class Serving:
         for evidence in ran.evidence:
             evidence.count()
             self._metrics.routed_pass(evidence)
+        self._uncovered_passes += ran.was_uncovered
         if batch.reqs and not ran.evidence:
-            self._metrics.dense_pass()
+            self._metrics.dense_pass(uncovered=ran.was_uncovered)
         for request in batch.reqs:
             self._after_pass(request)
 
@@ -91,8 +93,11 @@ class Serving:
             self._metrics.promoted()
 
     def _uncovered(self, request: Any) -> None:
-        """Its row runs dense, since no routed graph covers the batch: one row, and what it writes is not shared."""
+        """Its row runs dense, since no routed graph covers the batch: one row, and what it writes is not shared. For a
+        policy that tolerates no dense prefix, the rows after it do too."""
         request.vskipper.uncovered += len(self._served.routed_layers)
+        if not self._served.policy.capabilities.tolerates_dense_prefix:
+            request.vskipper.demote()
         cache.keep_private(request)
 
     def _fail(self, request: Any, error: PolicyError) -> None:
@@ -104,12 +109,14 @@ class Serving:
         self._metrics.failed()
 
     def facts(self) -> dict[str, Any]:
-        """What /server_info says of the plugin; JSON values. graphs: None where decode is not captured."""
+        """What /server_info says of the plugin; JSON values. uncovered_passes: decode passes that ran dense though
+        requests in them were to run routed. graphs: None where decode is not captured."""
         return {
             "version": __version__,
             "config": asdict(self._config) | {"settings": dict(self._config.settings)},
             "routed_layers": list(self._served.routed_layers),
             "namespace": self._served.routes,
+            "uncovered_passes": self._uncovered_passes,
             "graphs": None if self.graphs is None or not self.graphs.captured else self.graphs.facts(),
         }
 

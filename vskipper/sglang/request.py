@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -58,6 +58,10 @@ class RequestState:
     def mode(self, position: int) -> RequestMode:
         """How the row at `position` runs."""
         return RequestMode.DENSE if self.failure is not None else self.plan.mode(self.phase(position))
+
+    def demote(self) -> None:
+        """Every later decode row runs dense."""
+        self.plan = replace(self.plan, decode=RequestMode.DENSE)
 
     def count(self, phase: Phase, *, pairs: int, skipped: int) -> None:
         """Count a routed row of `phase`."""

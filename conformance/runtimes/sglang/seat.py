@@ -71,9 +71,9 @@ class Seat:
 CPU_SEAT: Final = Seat()
 
 
-def check_backend(device: str, attention_backend: str | None) -> str:
-    """The backend to use on the device; raises InputError where there is no such device or backend, or
-    a GPU too old."""
+def check_backend(device: str, attention_backend: str | None, dtype: str) -> str:
+    """The backend to use on the device for a model in `dtype`, as torch names it; raises InputError where there is no
+    such device or backend, a GPU too old, or a dtype that the backend has no kernels for."""
     if device == "cpu":
         if attention_backend in (None, CPU_BACKEND):
             return CPU_BACKEND
@@ -82,4 +82,5 @@ def check_backend(device: str, attention_backend: str | None) -> str:
     check_gpu("--device cuda")
     name = attention_backend or CUDA_BACKEND
     gpu.check_backend(name, "--attention-backend")
+    gpu.check_dtypes(name, dtype, "auto")
     return name

@@ -19,6 +19,10 @@ BACKENDS: Final = {"triton": "triton", "flashinfer": "flashinfer", "fa3": "sgl_k
 FA3: Final = ((8, 0), (10, 0))
 # of float8_e4m3fn in Triton's kernels
 FLOAT8: Final = (8, 9)
+# backends without kernels for float32
+HALF_ONLY: Final = ("flashinfer", "fa3")
+# other names that --dtype takes
+TORCH_NAMES: Final = {"half": "float16", "float": "float32"}
 
 
 def check_engine(resolved: Any, model_config: Mapping[str, Any]) -> None:
@@ -33,9 +37,7 @@ def check_engine(resolved: Any, model_config: Mapping[str, Any]) -> None:
         return
     where, backend = _decode_backend(resolved)
     check_backend(backend, where)
-    if resolved.kv_cache_dtype == "fp8_e4m3" and backend != "fa3" and torch.cuda.get_device_capability() < FLOAT8:
-        expected = "auto: Triton has no float8_e4m3fn on this GPU"
-        raise InputError("KV dtype", where="--kv-cache-dtype", got="fp8_e4m3", expected=expected)
+    check_dtypes(backend, model_dtype(resolved, model_config), resolved.kv_cache_dtype)
     size = head_size(model_config)
     if size > LARGEST_HEAD:
         expected = f"{LARGEST_HEAD} or less, or --disable-cuda-graph"
@@ -54,6 +56,33 @@ def check_backend(name: str, where: str) -> None:
         (first, _), (beyond, _) = FA3
         got, expected = f"compute capability {found[0]}.{found[1]}", f"{first}.0 to below {beyond}.0"
         raise InputError("attention backend for another GPU", where=f"{where} fa3", got=got, expected=expected)
+
+
+def check_dtypes(backend: str, dtype: str, kv_dtype: str) -> None:
+    """dtype: the model's, as torch names it. kv_dtype: as --kv-cache-dtype does. Raises InputError for what an
+    attention backend or this GPU cannot run."""
+    if backend in HALF_ONLY and dtype == "float32":
+        expected = f"bfloat16 or float16 with {backend}"
+        raise InputError("dtype of the model", where="--dtype", got=dtype, expected=expected)
+    if kv_dtype in ("bf16", "bfloat16") and dtype != "bfloat16":
+        raise InputError("KV dtype", where="--kv-cache-dtype", got=kv_dtype, expected=f"auto, with a model in {dtype}")
+    if kv_dtype != "fp8_e4m3":
+        return
+    if backend == "fa3" and dtype == "float16":
+        expected = "auto: with float8 K and V fa3 answers in bfloat16, whatever the model's dtype"
+        raise InputError("KV dtype", where="--kv-cache-dtype", got=kv_dtype, expected=expected)
+    if backend != "fa3" and torch.cuda.get_device_capability() < FLOAT8:
+        expected = "auto: Triton has no float8_e4m3fn on this GPU"
+        raise InputError("KV dtype", where="--kv-cache-dtype", got=kv_dtype, expected=expected)
+
+
+def model_dtype(resolved: Any, model_config: Mapping[str, Any]) -> str:
+    """What the engine loads the model in, as torch names it; left to itself it takes float16 for a model in float32."""
+    asked = str(getattr(resolved, "dtype", "auto"))
+    if asked != "auto":
+        return TORCH_NAMES.get(asked, asked)
+    own = str(model_config.get("dtype") or model_config.get("torch_dtype") or "float32").removeprefix("torch.")
+    return "float16" if own == "float32" else own
 
 
 def head_size(model_config: Mapping[str, Any]) -> int:

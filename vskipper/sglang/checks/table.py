@@ -144,12 +144,20 @@ REFUSALS: Final = (
         Refusal(feature="weight offloading", attribute=name, is_on=_positive, expected="not given")
         for name in ("cpu_offload_gb", "offload_group_size")
     ],
+    # a policy's tensors are in no module of the model, and are neither kept nor loaded again
+    *_options("memory that is let go of and taken again", "enable_memory_saver"),
+    # those on a layer or an MLP are not called in a routed pass
+    *_options("hooks on the model's modules", "forward_hooks"),
     # after those that come with several ranks, so that each is named for itself
     *_sizes("tensor parallelism", "tp_size"),
 )
 
 # switches without an argument
-REFUSED_VARIABLES: Final = {"SGLANG_EXPERIMENTAL_CPP_RADIX_TREE": "the C++ radix tree"}
+REFUSED_VARIABLES: Final = {
+    "SGLANG_EXPERIMENTAL_CPP_RADIX_TREE": "the C++ radix tree",
+    # prepares attention by a batch's size, whichever of its two graphs is replayed
+    "SGLANG_ENABLE_METADATA_GLUE_GRAPH": "a graph of attention metadata",
+}
 
 ARCHITECTURES: Final = tuple(f"{prefix}{base}ForCausalLM" for prefix in ("", "DD") for base in ("Llama", "Qwen3"))
 QUANTISATION_KEYS: Final = ("quantization_config", "compression_config")

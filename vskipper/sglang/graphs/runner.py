@@ -4,6 +4,7 @@ batches with routed rows (clauses GRAPH-1..4, MODE-1)."""
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -39,6 +40,12 @@ class RoutedGraphs:
     ) -> None:
         self._routed_layers = routed_layers
         self._free, self._own = free, own
+        self._reset()
+
+    def _reset(self, runner: Any = None) -> None:
+        """Nothing is captured, whatever an earlier runner of the engine's had."""
+        # the runner would else outlive the engine's own use of it, with all its graphs
+        self._runner = None if runner is None else weakref.ref(runner)
         self._buffers: GraphBuffers | None = None
         self._metadata = VariantMetadata()
         # rows of the first dense graph, and the bytes that it took
@@ -50,6 +57,8 @@ class RoutedGraphs:
     def capture(self, original: Callable[..., Any], runner: Any, size: int, *arguments: Any, **keywords: Any) -> Any:
         """Around the capture of one size: the engine's graph first, then the routed one, where there is room for it.
         Batches of a size without one run dense. Returns what the first capture did."""
+        if self._runner is None or self._runner() is not runner:
+            self._reset(runner)
         # what other processes take meanwhile is no graph's
         had = self._own()
         with self._metadata.using(runner.attn_backend, Variant.DENSE), using(Variant.DENSE), published(None):
@@ -126,8 +135,14 @@ class RoutedGraphs:
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
-    """Torch has a class for what its allocator lacks; what a driver or a kernel's launcher lacks is in the message."""
-    return isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error)
+    """Torch has a class for what its allocator lacks; what a driver or a kernel's launcher lacks is in the message. The
+    end of the capture may fail over it, with an error of its own."""
+    each: BaseException | None = error
+    while each is not None:
+        if isinstance(each, torch.OutOfMemoryError) or "out of memory" in str(each):
+            return True
+        each = each.__cause__ or each.__context__
+    return False
 
 
 def _warn_of_larger(runner: Any, largest: int) -> None:
