@@ -94,10 +94,11 @@ class Owner:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
     """iteration: of the loop. actions: [routed layers][rows] and owners: what was recorded of a routed pass; None of a
-    dense one."""
+    dense one. replayed: whether the engine replayed a captured graph."""
 
     iteration: int
     rows: tuple[Row, ...]
+    replayed: bool = False
     actions: tuple[tuple[int, ...], ...] | None = None
     owners: tuple[Owner, ...] | None = None
 

@@ -15,6 +15,8 @@ CPU_BACKEND: Final = "torch_native"
 KV_NAMES: Final = {None: "auto", "float8_e4m3fn": "fp8_e4m3"}
 # rows of the decode graphs that the suite drives
 GRAPH_SIZES: Final = (1, 2, 4, 8)
+# rows of its prefill graphs, of which an engine may take one for no fewer than half as many
+PREFILL_SIZES: Final = (16, 64)
 # of the memory that is free at the start. A pool's size is asked for in tokens; what other engines of a shared GPU
 # take in the meantime must not look as if this one's weights had taken it
 MEMORY: Final = 0.5
@@ -62,7 +64,7 @@ class Seat:
             # by the name that a version has for it
             "cuda_graph_bs": sizes,
             "cuda_graph_bs_decode": sizes,
-            "cuda_graph_bs_prefill": [256],
+            "cuda_graph_bs_prefill": list(PREFILL_SIZES),
             "disable_prefill_cuda_graph": not self.prefill_graphs,
             "disable_piecewise_cuda_graph": True,
         }

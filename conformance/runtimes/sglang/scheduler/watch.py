@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -74,7 +74,7 @@ class Watch:
         self.scheduler = scheduler
         self.iteration = 0
         self.requests: dict[str, Watched] = {}
-        self._ran: list[tuple[int, tuple[Row, ...], Any]] = []
+        self._ran: list[tuple[Pass, Any]] = []
         self.accounts: list[Account] = []
         self.retracted: list[tuple[int, str]] = []
 
@@ -98,7 +98,8 @@ class Watch:
         device = self.scheduler.tp_worker.model_runner.device
         fall_behind(device, len(self._ran), getattr(self.scheduler, "forward_stream", None))
         result = original(batch, *arguments, **keywords)
-        self._ran.append((self.iteration, rows, getattr(result, "vskipper", None)))
+        ran = Pass(iteration=self.iteration, rows=rows, replayed=bool(getattr(result, "can_run_cuda_graph", False)))
+        self._ran.append((ran, getattr(result, "vskipper", None)))
         return result
 
     def process_result(self, original: Callable[..., Any], batch: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -138,10 +139,10 @@ class Watch:
             torch.cuda.synchronize()
         return tuple(self._recorded(*each) for each in self._ran)
 
-    def _recorded(self, iteration: int, rows: tuple[Row, ...], ran: Any) -> Pass:
-        evidence = ran.evidence[-1] if ran is not None and ran.evidence else None
+    def _recorded(self, ran: Pass, source: Any) -> Pass:
+        evidence = source.evidence[-1] if source is not None and source.evidence else None
         if evidence is None:
-            return Pass(iteration=iteration, rows=rows)
+            return ran
         names = {request_key(name): name for name in self.requests}
         owners = tuple(
             Owner(
@@ -154,7 +155,7 @@ class Watch:
             for position in range(stretch.first, stretch.first + stretch.count)
         )
         actions = tuple(tuple(line) for line in evidence.actions.tolist())
-        return Pass(iteration=iteration, rows=rows, actions=actions, owners=owners)
+        return replace(ran, actions=actions, owners=owners)
 
 
 def _rows(batch: Any) -> tuple[Row, ...]:

@@ -1,0 +1,43 @@
+"""A life of a few requests on a place's engine, of a shape and with decode graphs that the suite's own do not have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from conformance.subjects import build_subject
+from gpu_tests.engine.places import Place
+from properties.lifecycle.case import LifeCase
+from properties.lifecycle.engine import History, Pass, Served
+from properties.lifecycle.play import Player
+
+
+def lived(
+    place: Place, case: LifeCase, served: Served, *, graphs: tuple[int, ...] | None = None, stock: bool = False
+) -> History:
+    """graphs: batch sizes that are captured for decode; None: the suite's own. stock: SGLang's own model class."""
+    subject = build_subject(place.spec)
+    engine: Any = subject.runtime.lifecycle  # type: ignore[attr-defined]
+    if graphs is not None:
+        engine = replace(engine, seat=replace(engine.seat, graphs=graphs))
+    session = engine.open(subject.model, case.shape, stock=stock)
+    try:
+        session.serve(served)
+        history: History = session.run(Player(session, case, subject.model.config.vocab_size))
+        return history
+    finally:
+        session.close()
+
+
+def prefills(history: History) -> tuple[Pass, ...]:
+    """Passes of more rows than requests."""
+    return tuple(each for each in history.passes if len({row.request for row in each.rows}) < len(each.rows))
+
+
+def decodes(history: History) -> tuple[Pass, ...]:
+    """Passes in which every row is beyond its request's prompt."""
+    return tuple(
+        each
+        for each in history.passes
+        if all(row.position >= len(history.requests[row.request].prompt) for row in each.rows)
+    )
