@@ -5,19 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from conformance.subjects import build_subject
 from gpu_tests.engine.places import Place
 from properties.lifecycle.case import LifeCase
-from properties.lifecycle.engine import History, Pass, Served
+from properties.lifecycle.engine import History, Pass, Served, engine_of
 from properties.lifecycle.play import Player
 
 
 def lived(
     place: Place, case: LifeCase, served: Served, *, graphs: tuple[int, ...] | None = None, stock: bool = False
 ) -> History:
-    """graphs: batch sizes that are captured for decode; None: the suite's own. stock: SGLang's own model class."""
+    """graphs: batch sizes that are captured for decode; None: the suite's own. stock: SGLang's own model class. Skips
+    the test where the place lacks something."""
+    lacking = place.lacks()
+    if lacking is not None:
+        pytest.skip(lacking)
     subject = build_subject(place.spec)
-    engine: Any = subject.runtime.lifecycle  # type: ignore[attr-defined]
+    engine: Any = engine_of(subject)
     if graphs is not None:
         engine = replace(engine, seat=replace(engine.seat, graphs=graphs))
     session = engine.open(subject.model, case.shape, stock=stock)

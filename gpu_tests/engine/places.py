@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+import pytest
 import torch
 
 from conformance.runtime_names import CUDA
@@ -49,3 +50,5 @@ PLACES = tuple(
     for backend in ("triton", "flashinfer", "fa3")
     for dtype, model in (("bfloat16", "small-llama"), ("float16", "small-qwen3"))
 )
+# one test each, those of a place in one process
+PLACED = tuple(pytest.param(place, id=place.name, marks=pytest.mark.xdist_group(place.name)) for place in PLACES)

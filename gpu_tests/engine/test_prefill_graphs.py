@@ -5,21 +5,17 @@ from __future__ import annotations
 import pytest
 
 from gpu_tests.engine.life import lived, prefills
-from gpu_tests.engine.places import PLACES, Place
+from gpu_tests.engine.places import PLACED, Place
 from properties.lifecycle.case import Arrival, LifeCase, Rules
 from properties.lifecycle.engine import Shape
 
 SHAPE = Shape(page_size=64, chunk=64, tokens=512, running=4, overlap=True, mixed=False)
 # one after the other, each a prompt for which the engine may take its graph of 64 rows
 ARRIVALS = tuple(Arrival(at=20 * number, prefix=0, shared=0, own=40, outputs=2) for number in range(8))
-PLACED = [pytest.param(place, id=place.name, marks=pytest.mark.xdist_group(place.name)) for place in PLACES]
 
 
 @pytest.mark.parametrize("place", PLACED)
 def test_a_dense_prefill_keeps_its_graph_and_a_routed_one_has_none(place: Place) -> None:
-    lacking = place.lacks()
-    if lacking is not None:
-        pytest.skip(lacking)
     # every row of a routed phase is projected, and half the requests prefill dense
     case = LifeCase(shape=SHAPE, rules=Rules(eighths=8, thirds=3, mode=1), arrivals=ARRIVALS)
     of_stock = prefills(lived(place, case, case.rules.served(), stock=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpu_tests.engine.life import decodes, lived
-from gpu_tests.engine.places import PLACES, Place
+from gpu_tests.engine.places import PLACED, Place
 from properties.lifecycle.case import Arrival, LifeCase, Rules
 from properties.lifecycle.engine import Shape
 from reference.action import PROJECT_ONLY
@@ -14,14 +14,10 @@ SHAPE = Shape(page_size=16, chunk=32, tokens=512, running=4, overlap=True, mixed
 GRAPHS = (1, 2)
 # the batch grows beyond the graphs and shrinks again
 ARRIVALS = tuple(Arrival(at=number, prefix=0, shared=0, own=9, outputs=8 + 3 * number) for number in range(4))
-PLACED = [pytest.param(place, id=place.name, marks=pytest.mark.xdist_group(place.name)) for place in PLACES]
 
 
 @pytest.mark.parametrize("place", PLACED)
 def test_a_batch_larger_than_the_graphs_runs_dense_and_its_share_says_so(place: Place) -> None:
-    lacking = place.lacks()
-    if lacking is not None:
-        pytest.skip(lacking)
     case = LifeCase(shape=SHAPE, rules=Rules(eighths=8, thirds=3, mode=0), arrivals=ARRIVALS)
     history = lived(place, case, case.rules.served(), graphs=GRAPHS)
     found = decodes(history)

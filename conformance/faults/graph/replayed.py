@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from conformance.faults.graph.make import BUFFERS, graph_fault
-from conformance.runtimes.sglang.garbage import collected_by_name
-from conformance.runtimes.sglang.process import forget_buffers, quiet_engine
+from conformance.runtimes.sglang.process import capture_anew
 
 FETCHED = "vskipper.sglang.batches:fetched"
 
@@ -41,9 +40,7 @@ def _captured_anew(original: Any) -> Any:
     def broken(runner: Any, batch: Any, *arguments: Any, **keywords: Any) -> Any:
         decoder = getattr(runner.model, "vskipper", None)
         if decoder is not None and decoder.graphs.captured and batch.forward_mode.is_decode():
-            forget_buffers()
-            with quiet_engine(), collected_by_name():
-                (getattr(runner, "init_decode_cuda_graph", None) or runner.init_device_graphs)()
+            capture_anew(runner)
         return original(runner, batch, *arguments, **keywords)
 
     return broken

@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from conformance.runtimes.sglang.garbage import leave_out_imported
+from conformance.runtimes.sglang.garbage import collected_by_name, leave_out_imported
 from vskipper.errors import InputError
 from vskipper.sglang.cpu import prepare_process
 from vskipper.sglang.plugin import use_models
@@ -90,6 +90,14 @@ def _state(holder: Any) -> dict[str, Any]:
     """Its attributes, wherever it keeps them."""
     names = vars(holder) if hasattr(holder, "__dict__") else type(holder).__slots__
     return {name: getattr(holder, name) for name in names}
+
+
+def capture_anew(runner: Any) -> None:
+    """The decode graphs of an engine that has some. Warming up writes to the slots that stand in the buffers: in those
+    of a new graph runner the dummy one does."""
+    forget_buffers()
+    with quiet_engine(), collected_by_name():
+        (getattr(runner, "init_decode_cuda_graph", None) or runner.init_device_graphs)()
 
 
 def forget_buffers() -> None:

@@ -12,8 +12,7 @@ from unittest import mock
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from conformance.runtimes.sglang.garbage import collected_by_name
-from conformance.runtimes.sglang.process import forget_buffers, quiet_engine
+from conformance.runtimes.sglang.process import capture_anew
 from properties.lifecycle.engine import Served
 from properties.runtime import Model
 from vskipper.models import default_delta
@@ -35,10 +34,7 @@ def serve(runner: Any, model: Model, served: Served) -> None:
             os.environ.update(config_of(model, served).environment())
         module.vskipper = process.start(module)
     if module.vskipper is not None and module.vskipper.graphs is not None:
-        # warming up writes to the slots that stand in the buffers: in those of a new runner the dummy one does
-        forget_buffers()
-        with quiet_engine(), collected_by_name():
-            (getattr(runner, "init_decode_cuda_graph", None) or runner.init_device_graphs)()
+        capture_anew(runner)
 
 
 def config_of(model: Model, served: Served) -> EngineConfig:
