@@ -36,6 +36,8 @@ def check(subject: Subject, case: LifeCase) -> None:
             raise Violation(CLAUSE, "routed_pass", where)
         if [each.rows for each in before.passes] != [each.rows for each in expected.passes]:
             raise Violation(CLAUSE, "schedule_differs", where)
+        if [each.replayed for each in before.passes] != [each.replayed for each in expected.passes]:
+            raise Violation(CLAUSE, "graph_differs", where)
         if before.retracted != expected.retracted:
             raise Violation(CLAUSE, "retraction_differs", where)
         for name, ran in history.requests.items():
@@ -88,7 +90,7 @@ def _history(subject: Subject, case: LifeCase, mode: Mode, *, stock: bool) -> Hi
 MODE_DENSE = Property(
     id="mode.dense",
     clause=CLAUSE,
-    title="vSkipper off or dense is the stock engine: schedule, tokens, log-probabilities, KV bits and attributes",
+    title="vSkipper off or dense is the stock engine: schedule, graphs, tokens, logprobs, KV bits and attributes",
     cases=lambda subject: life_cases(subject, users=True),
     check=check,
     counters=COUNTERS,

@@ -16,14 +16,14 @@ def present(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_an_older_gpu_is_named(present: pytest.MonkeyPatch) -> None:
-    present.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
+    present.setattr(torch.cuda, "get_device_capability", lambda index: (7, 5))
     with pytest.raises(InputError, match=r"an older GPU \[here\]: got compute .* 7.5, expected .* 8.0 or later"):
         check_gpu("here")
 
 
 @pytest.mark.parametrize("found", [(8, 0), (8, 9), (9, 0), (10, 0)])
 def test_later_ones_are_taken(present: pytest.MonkeyPatch, found: tuple[int, int]) -> None:
-    present.setattr(torch.cuda, "get_device_capability", lambda: found)
+    present.setattr(torch.cuda, "get_device_capability", lambda index: found)
     check_gpu("here")
 
 

@@ -19,14 +19,16 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """An H200 with everything installed and an engine of known shape."""
     found: dict[str, Any] = {"capability": (9, 0), "packages": set(checks.BACKENDS.values()), "graphs": []}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: found["capability"])
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    # the second GPU is always an H200
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0) if index else found["capability"])
     monkeypatch.setattr(checks, "find_spec", lambda name: name if name in found["packages"] else None)
     monkeypatch.setattr(checks, "probe_engine", lambda graphs: found["graphs"].append(graphs))
     return found
 
 
 def given(**changed: Any) -> SimpleNamespace:
-    served = {"attention_backend": "triton", "disable_cuda_graph": False, "kv_cache_dtype": "auto"}
+    served = {"attention_backend": "triton", "disable_cuda_graph": False, "kv_cache_dtype": "auto", "base_gpu_id": 0}
     return SimpleNamespace(**served | changed)
 
 
@@ -38,6 +40,13 @@ def refused(arguments: SimpleNamespace, config: dict[str, Any] | None = None) ->
     with pytest.raises(InputError) as error:
         checks.check_engine(arguments, config or LLAMA)
     return str(error.value)
+
+
+def test_it_is_the_gpu_that_the_engine_takes_which_is_looked_at(gpu: dict[str, Any]) -> None:
+    gpu["capability"] = (7, 5)
+    assert refused(given()).startswith("an older GPU [--device cuda]: got compute capability 7.5")
+    checks.check_engine(given(base_gpu_id=1, attention_backend="fa3"), LLAMA)
+    assert refused(given(base_gpu_id=2)) == "no such GPU [--base-gpu-id]: got 2, expected below 2"
 
 
 @pytest.mark.parametrize("backend", checks.BACKENDS)

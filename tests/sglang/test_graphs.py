@@ -24,6 +24,7 @@ from vskipper.sglang.passes import Attempt, PassPlan, current_pass, published
 from vskipper.sglang.seams.decode_runner import FiledGraphs
 
 LAYERS = 3
+HIDDEN = 8
 
 
 class Runner:
@@ -204,6 +205,19 @@ def test_what_else_goes_wrong_in_a_capture_ends_the_start() -> None:
         RoutedGraphs(LAYERS, plenty, plenty).capture(broken, Runner(), 4)
 
 
+def test_a_policy_that_cannot_be_captured_is_named_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(runner: Runner, size: int) -> None:
+        if current_variant() == Variant.ROUTED:
+            raise PolicyError("x", policy="p", hook="route", location="p.py:3", got="a\nb", expected="c")
+
+    with pytest.raises(PolicyError):
+        RoutedGraphs(LAYERS, plenty, plenty).capture(broken, Runner(), 4)
+    assert (
+        caplog.messages[-1]
+        == "vskipper: no routed graph for 4 rows: policy p, hook route: x [p.py:3]: got a b, expected c"
+    )
+
+
 def test_replays_in_any_order_see_their_own_plan() -> None:
     runner, graphs = captured(4, 2)
     for batch in (Batch([1, 2, 3]), None, Batch(None), Batch([1, 2, 3])):
@@ -293,6 +307,29 @@ def test_decode_never_runs_routed_without_a_graph_where_graphs_are_captured(
     for decodes in (True, False):
         forward_mode = SimpleNamespace(is_decode=lambda decodes=decodes: decodes)
         assert decoder.covers(plan, SimpleNamespace(forward_mode=forward_mode)) == (covered or not decodes)
+
+
+def swiglu(width: int) -> Any:
+    return SimpleNamespace(w_out=torch.zeros(HIDDEN, width))
+
+
+@pytest.mark.parametrize("width", [4, 64])
+def test_what_a_graph_works_in_is_as_wide_as_the_widest_mlp_or_projector(width: int) -> None:
+    layer = SimpleNamespace(
+        self_attn=None,
+        input_layernorm=SimpleNamespace(weight=torch.zeros(HIDDEN)),
+        mlp=SimpleNamespace(
+            gate_up_proj=SimpleNamespace(weight=None), down_proj=SimpleNamespace(weight=swiglu(16).w_out)
+        ),
+    )
+    policy: Any = SimpleNamespace(
+        capabilities=SimpleNamespace(needs_projector=True), project=None, swiglu=lambda layer: swiglu(width)
+    )
+    decoder = RoutedDecoder(SimpleNamespace(layers=(layer,)), policy, (0,))
+    first = decoder.bounded(torch.zeros(4, HIDDEN))
+    assert tuple(first.scratch.hidden.shape) == (4, max(width, 16))
+    assert decoder.bounded(torch.zeros(2, HIDDEN)) is first
+    assert decoder.bounded(torch.zeros(8, HIDDEN)).scratch.hidden.shape[0] == 8
 
 
 def test_a_replay_is_handed_its_requests_and_its_evidence_is_a_copy() -> None:

@@ -20,12 +20,15 @@ def has_gpu() -> bool:
         return torch.cuda.is_available()
 
 
-def check_gpu(where: str) -> None:
-    """Raises InputError where torch has no CUDA, finds no GPU, or finds one older than the kernels need."""
+def check_gpu(where: str, index: int | None = None) -> None:
+    """index: torch's of the GPU, None for the current one. Raises InputError where torch has no CUDA, or finds no such
+    GPU or one older than the kernels need."""
     if not has_gpu():
         got = "a torch without CUDA" if torch.version.cuda is None else "no GPU"
         raise InputError("no CUDA device", where=where, got=got, expected="a GPU that torch can use")
-    found = torch.cuda.get_device_capability()
+    if index is not None and index >= torch.cuda.device_count():
+        raise InputError("no such GPU", where=where, got=index, expected=f"below {torch.cuda.device_count()}")
+    found = torch.cuda.get_device_capability(index)
     if found < OLDEST:
         got, expected = (f"compute capability {major}.{minor}" for major, minor in (found, OLDEST))
         raise InputError("an older GPU", where=where, got=got, expected=f"{expected} or later")

@@ -31,6 +31,10 @@ class SwiGLUScratch:
             hidden=torch.empty(capacity, width, dtype=dtype, device=device),
         )
 
+    def holds(self, rows: int, width: int) -> bool:
+        """Whether it is large enough for as many rows of a SwiGLU that wide."""
+        return self.hidden.shape[0] >= rows and self.hidden.shape[1] >= width
+
 
 def swiglu(
     y: Tensor,

@@ -10,6 +10,7 @@ from vskipper.execution.bounded import BoundedBranches
 from vskipper.execution.branches import Branches
 from vskipper.execution.dense_layer import dense_layer
 from vskipper.execution.packed import PackedBranches
+from vskipper.execution.projector import projector_of
 from vskipper.execution.routed_layer import RoutedLayer
 from vskipper.execution.routed_pass import RoutedPass, open_pass
 from vskipper.kernels.swiglu import SwiGLUScratch
@@ -63,11 +64,16 @@ class RoutedDecoder:
     def bounded(self, hidden: Tensor) -> BoundedBranches:
         """Branches for passes of up to the rows of the largest one so far, hidden [rows, hidden]: graphs are captured
         from the largest on, and captured anew all together."""
-        if self._bounded is None or self._bounded.scratch.hidden.shape[0] < hidden.shape[0]:
-            width = max(layer.mlp_weights.w_out.shape[1] for layer in self.layers)
-            scratch = SwiGLUScratch.allocate(hidden.shape[0], width, hidden.dtype, hidden.device)
-            self._bounded = BoundedBranches(scratch)
+        rows, width = hidden.shape[0], self._width()
+        if self._bounded is None or not self._bounded.scratch.holds(rows, width):
+            self._bounded = BoundedBranches(SwiGLUScratch.allocate(rows, width, hidden.dtype, hidden.device))
         return self._bounded
+
+    def _width(self) -> int:
+        """Of the widest MLP or projector that may run."""
+        mlps = (layer.mlp_weights for layer in self.layers)
+        projectors = (projector_of(self.policy, layer, None).swiglu for layer in self.routed_layers)
+        return max(weights.w_out.shape[1] for weights in (*mlps, *projectors) if weights is not None)
 
     def _run_layers(self, hidden: Tensor, run: RoutedPass, branches: Branches) -> tuple[Tensor, Tensor]:
         index = {layer: i for i, layer in enumerate(self.routed_layers)}

@@ -28,7 +28,8 @@ TORCH_NAMES: Final = {"half": "float16", "float": "float32"}
 def check_engine(resolved: Any, model_config: Mapping[str, Any]) -> None:
     """resolved: SGLang's arguments. Raises InputError for a GPU, a version, a way to capture, an attention backend, a
     KV dtype or a head size with which routed decode cannot be captured."""
-    check_gpu("--device cuda")
+    index = resolved.base_gpu_id
+    check_gpu("--base-gpu-id" if index else "--device cuda", index)
     probe_engine(graphs=True)
     way = _decode_capture(resolved)
     if way not in ("full", "disabled"):
@@ -36,31 +37,32 @@ def check_engine(resolved: Any, model_config: Mapping[str, Any]) -> None:
     if way == "disabled":
         return
     where, backend = _decode_backend(resolved)
-    check_backend(backend, where)
-    check_dtypes(backend, model_dtype(resolved, model_config), resolved.kv_cache_dtype)
+    check_backend(backend, where, index)
+    check_dtypes(backend, model_dtype(resolved, model_config), resolved.kv_cache_dtype, index)
     size = head_size(model_config)
     if size > LARGEST_HEAD:
         expected = f"{LARGEST_HEAD} or less, or --disable-cuda-graph"
         raise InputError("head size", where="config.json: head_dim", got=size, expected=expected)
 
 
-def check_backend(name: str, where: str) -> None:
-    """Raises InputError for an attention backend that cannot skip rows, is not installed, or not for this GPU."""
+def check_backend(name: str, where: str, index: int | None = None) -> None:
+    """index: torch's of the GPU, None for the current one. Raises InputError for an attention backend that cannot skip
+    rows, is not installed, or not for that GPU."""
     if name not in BACKENDS:
         raise InputError("attention backend", where=where, got=name, expected=", ".join(BACKENDS))
     if find_spec(BACKENDS[name]) is None:
         expected = f"the package {BACKENDS[name]}"
         raise InputError("no attention backend", where=f"{where} {name}", got="none", expected=expected)
-    found = torch.cuda.get_device_capability()
+    found = torch.cuda.get_device_capability(index)
     if name == "fa3" and not FA3[0] <= found < FA3[1]:
         (first, _), (beyond, _) = FA3
         got, expected = f"compute capability {found[0]}.{found[1]}", f"{first}.0 to below {beyond}.0"
         raise InputError("attention backend for another GPU", where=f"{where} fa3", got=got, expected=expected)
 
 
-def check_dtypes(backend: str, dtype: str, kv_dtype: str) -> None:
-    """dtype: the model's, as torch names it. kv_dtype: as --kv-cache-dtype does. Raises InputError for what an
-    attention backend or this GPU cannot run."""
+def check_dtypes(backend: str, dtype: str, kv_dtype: str, index: int | None = None) -> None:
+    """dtype: the model's, as torch names it. kv_dtype: as --kv-cache-dtype does. index: as in check_backend().
+    Raises InputError for what an attention backend or the GPU cannot run."""
     if backend in HALF_ONLY and dtype == "float32":
         expected = f"bfloat16 or float16 with {backend}"
         raise InputError("dtype of the model", where="--dtype", got=dtype, expected=expected)
@@ -71,7 +73,7 @@ def check_dtypes(backend: str, dtype: str, kv_dtype: str) -> None:
     if backend == "fa3" and dtype == "float16":
         expected = "auto: with float8 K and V fa3 answers in bfloat16, whatever the model's dtype"
         raise InputError("KV dtype", where="--kv-cache-dtype", got=kv_dtype, expected=expected)
-    if backend != "fa3" and torch.cuda.get_device_capability() < FLOAT8:
+    if backend != "fa3" and torch.cuda.get_device_capability(index) < FLOAT8:
         expected = "auto: Triton has no float8_e4m3fn on this GPU"
         raise InputError("KV dtype", where="--kv-cache-dtype", got=kv_dtype, expected=expected)
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import torch
 
+from vskipper.errors import InputError
 from vskipper.sglang.graphs.buffers import CapturedPass, GraphBuffers
 from vskipper.sglang.graphs.metadata import VariantMetadata
 from vskipper.sglang.graphs.variant import Variant, using
@@ -75,6 +76,10 @@ class RoutedGraphs:
         try:
             with self._metadata.using(runner.attn_backend, Variant.ROUTED), using(Variant.ROUTED), published(source):
                 original(runner, size, *arguments, **keywords)
+        except InputError as error:
+            # the engine's own traceback follows, and says nothing that a person can act on
+            logger.error("vskipper: no routed graph for %d rows: %s", size, " ".join(str(error).split()))
+            raise
         except RuntimeError as error:
             # what was foreseen is a guess, and a start must not fail for it
             if not _is_out_of_memory(error):

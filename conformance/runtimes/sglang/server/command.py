@@ -26,22 +26,24 @@ Way = Literal["serve", "launch", "alone"]
 NO_PLUGIN: Final = "none"
 # what this process may have set for an engine of its own
 OWN: Final = (VARIABLE, MODEL_PACKAGE, FILTER, "SGLANG_USE_CPU_ENGINE", "TRITON_INTERPRET")
-DEVICE: Final = ("--device", "cpu", "--dtype", "float32")
+CPU: Final = ("--device", "cpu", "--dtype", "float32")
 # modules of SGLang's models that those under test need
 MODELS: Final = {"llama", "qwen2", "qwen3", "registry", "transformers", "utils"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """model: a name or a folder. arguments: SGLang's. way: serve is `vskipper serve`; launch is SGLang's launcher with
-    the plugin installed, configured by the environment, or off where config is None; alone is SGLang's launcher without
-    the plugin. path: folders in which the server finds a policy. variables: of its environment, beside this process's.
-    lean: SGLang imports no model but those under test, which saves a third of a start. plugins: what SGLang alone is
-    started with all the same. Raises InputError for a way without its configuration."""
+    """model: a name or a folder. arguments: SGLang's. device: those of them that say where it runs, and in which dtype.
+    way: serve is `vskipper serve`; launch is SGLang's launcher with the plugin installed, configured by the
+    environment, or off where config is None; alone is SGLang's launcher without the plugin, on a CPU. path: folders in
+    which the server finds a policy. variables: of its environment, beside this process's. lean: SGLang imports no
+    model but those under test, which saves a third of a start. plugins: what SGLang alone is started with all the
+    same. Raises InputError for a way without its configuration."""
 
     model: str
     arguments: tuple[str, ...]
     config: EngineConfig | None
+    device: tuple[str, ...] = CPU
     way: Way = "serve"
     path: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
@@ -55,7 +57,7 @@ class Launch:
 
     def command(self, port: int) -> list[str]:
         """Of the server at this port of the loopback."""
-        arguments = [*self.arguments, *DEVICE, "--host", HOST, "--port", str(port)]
+        arguments = [*self.arguments, *self.device, "--host", HOST, "--port", str(port)]
         if self.config is not None and self.way == "serve":
             return [sys.executable, "-m", "vskipper", "serve", self.model, *_options(self.config), *arguments]
         return server_command(self.model, arguments)
@@ -72,7 +74,7 @@ class Launch:
             stand_ins = stand_in_environment(page_size=page_size, environment=clean)
             return clean | stand_ins | {FILTER: ",".join(self.plugins) or NO_PLUGIN}
         if self.way == "launch":
-            return server_environment(self.config, (*self.arguments, *DEVICE), clean)
+            return server_environment(self.config, (*self.arguments, *self.device), clean)
         return clean | {"PYTHONPATH": os.pathsep.join([clean["PYTHONPATH"], *_checkout()])}
 
 
