@@ -7,46 +7,50 @@ from typing import Any
 
 from conformance.faults.lifecycle.make import lifecycle_fault
 from vskipper.sglang.checks.gpu import BACKENDS
+from vskipper.sglang.seams import prefill_runner
+from vskipper.sglang.seams.wrap import rewrap
 
-prefill_fault = partial(
-    lifecycle_fault, seam="vskipper.sglang.seams.prefill_runner:current_pass", backends=tuple(BACKENDS)
-)
-
-
-class _Routed:
-    """A source that calls every pass a routed one."""
-
-    def is_routed(self, forward_batch: Any) -> bool:
-        return True
+prefill_fault = partial(lifecycle_fault, backends=tuple(BACKENDS))
 
 
-def _never_seen(original: Any) -> Any:
+def _unseen(original: Any) -> Any:
     """No pass is known to be routed."""
     return lambda: None
 
 
-def _always_routed(original: Any) -> Any:
-    """A pass of which nothing was published counts as routed too."""
-    return lambda: original() or _Routed()
+def _declined_when_dense(original: Any) -> Any:
+    """A dense engine's prefill has no graph."""
+
+    def broken(model: Any) -> Any:
+        decoder = original(model)
+        if decoder is None:
+            for runner, method in prefill_runner.runners():
+                rewrap(runner, method, lambda original, *arguments: False)
+        return decoder
+
+    return broken
 
 
 FAULTS = (
     prefill_fault(
         id="prefill-graph-not-declined",
-        title="a routed prefill replays the engine's graph, in which every row runs every layer",
-        source="16,702 decode passes with skip 0",
-        patch=_never_seen,
+        title="a routed prefill takes the engine's graph, which pads it to rows of no request",
+        source="padding rows counted",
+        seam="vskipper.sglang.seams.prefill_runner:current_pass",
+        patch=_unseen,
         killer="mode.fixed",
-        reason="ran_in_another_mode",
+        # the plugin notices by itself
+        reason="crash:RuntimeError",
         quiet=("mode.dense",),
     ),
     prefill_fault(
         id="prefill-graph-lost",
-        title="a dense prefill runs eagerly where the engine has a graph for it",
-        source="a plugin that slows the engine down where nothing is skipped",
-        patch=_always_routed,
+        title="a dense engine runs a prefill eagerly where the stock engine has a graph for it",
+        source="a plugin that is off and changes something",
+        seam="vskipper.sglang.process:start",
+        patch=_declined_when_dense,
         killer="mode.dense",
         reason="graph_differs",
-        quiet=("mode.fixed",),
+        quiet=("life.slots",),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, Final
 
@@ -19,12 +19,18 @@ RUNNERS: Final = (
 
 def install() -> None:
     """Have each runner that this version has decline a batch with routed rows; dense prefill keeps its graph."""
+    for runner, method in runners():
+        rewrap(runner, method, _declined)
+
+
+def runners() -> Iterator[tuple[Any, str]]:
+    """Each class that this version has, and its method that says whether a batch is replayed."""
     for module, name, method in RUNNERS:
         try:
             found = import_module(f"{PACKAGE}.{module}")
         except ModuleNotFoundError:
             continue
-        rewrap(getattr(found, name), method, _declined)
+        yield getattr(found, name), method
 
 
 def _declined(original: Callable[..., bool], runner: Any, forward_batch: Any, *arguments: Any) -> bool:
