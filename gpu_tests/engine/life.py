@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from conformance.subjects import build_subject
 from gpu_tests.engine.places import Place
 from properties.lifecycle.case import LifeCase
 from properties.lifecycle.engine import History, Pass, Served, engine_of
-from properties.lifecycle.play import Player
+from properties.lifecycle.play import Player, opened
 
 
 def lived(
@@ -19,20 +17,13 @@ def lived(
 ) -> History:
     """graphs: batch sizes that are captured for decode; None: the suite's own. stock: SGLang's own model class. Skips
     the test where the place lacks something."""
-    lacking = place.lacks()
-    if lacking is not None:
-        pytest.skip(lacking)
+    place.require()
     subject = build_subject(place.spec)
     engine: Any = engine_of(subject)
     if graphs is not None:
         engine = replace(engine, seat=replace(engine.seat, graphs=graphs))
-    session = engine.open(subject.model, case.shape, stock=stock)
-    try:
-        session.serve(served)
-        history: History = session.run(Player(session, case, subject.model.config.vocab_size))
-        return history
-    finally:
-        session.close()
+    with opened(subject, case.shape, served, stock=stock, engine=engine) as session:
+        return session.run(Player(session, case, subject.model.config.vocab_size))
 
 
 def prefills(history: History) -> tuple[Pass, ...]:

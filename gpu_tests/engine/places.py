@@ -43,6 +43,12 @@ class Place:
             return f"bfloat16 on a GPU of capability {found[0]}.{found[1]}"
         return None
 
+    def require(self) -> None:
+        """Skip the test where nothing runs here."""
+        lacking = self.lacks()
+        if lacking is not None:
+            pytest.skip(lacking)
+
 
 # each backend with each model and each dtype, once
 PLACES = tuple(

@@ -25,9 +25,7 @@ CASES = [
 @pytest.mark.parametrize(("place", "level", "rule"), CASES)
 def test_holds(place: Place, level: str, rule: Property, record_property: Callable[[str, object], None]) -> None:
     record_property("engine", f"{place.name} {level}")
-    lacking = place.lacks()
-    if lacking is not None:
-        pytest.skip(lacking)
+    place.require()
     outcome = run_property(rule, build_subject(place.spec), examples=EXAMPLES[level], seed=1)
     if outcome.status == "unsupported":
         pytest.skip(f"{rule.id}: the runtime does not declare what it needs")

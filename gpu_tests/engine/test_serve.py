@@ -80,8 +80,6 @@ def check(server: Server) -> None:
 
 @pytest.mark.parametrize("place", SERVED)
 def test_answers_state_what_their_rows_did(place: Place, tmp_path: Path) -> None:
-    lacking = place.lacks()
-    if lacking is not None:
-        pytest.skip(lacking)
+    place.require()
     with running(launch(place), tmp_path / "log") as server:
         check(server)

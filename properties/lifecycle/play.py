@@ -7,7 +7,17 @@ from contextlib import contextmanager
 
 from properties.batch import token
 from properties.lifecycle.case import FORGED, USERS, Arrival, LifeCase
-from properties.lifecycle.engine import Abort, Command, History, LifecycleSession, Served, Shape, Submission, engine_of
+from properties.lifecycle.engine import (
+    Abort,
+    Command,
+    History,
+    LifecycleEngine,
+    LifecycleSession,
+    Served,
+    Shape,
+    Submission,
+    engine_of,
+)
 from properties.property import Subject
 
 # requests of the common prefixes, far from those of any case
@@ -70,9 +80,11 @@ class Player:
 
 
 @contextmanager
-def opened(subject: Subject, shape: Shape, served: Served, *, stock: bool = False) -> Iterator[LifecycleSession]:
-    """An idle engine that serves `served`."""
-    session = engine_of(subject).open(subject.model, shape, stock=stock)
+def opened(
+    subject: Subject, shape: Shape, served: Served, *, stock: bool = False, engine: LifecycleEngine | None = None
+) -> Iterator[LifecycleSession]:
+    """An idle engine that serves `served`. engine: another one than the subject's."""
+    session = (engine or engine_of(subject)).open(subject.model, shape, stock=stock)
     try:
         session.serve(served)
         yield session
