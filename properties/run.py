@@ -144,13 +144,20 @@ def _crash(property: Property, error: Exception) -> tuple[Violation, str]:
     return Violation(property.clause, f"crash:{type(error).__name__}", facts), text
 
 
-def first_violation(property: Property, subject: Subject, cases: Iterable[Any]) -> Violation | None:
-    """The first case that fails, without Hypothesis; a check that breaks down is a violation too."""
+def first_violation(
+    property: Property, subject: Subject, cases: Iterable[Any], reason: str | None = None
+) -> Violation | None:
+    """The first case that fails, without Hypothesis; a check that breaks down is a violation too. reason: the first
+    that fails for it, where one does."""
+    first: Violation | None = None
     for case in cases:
         found = violation_of(property, subject, case)
-        if found is not None:
+        if found is None:
+            continue
+        if reason is None or found[0].reason == reason:
             return found[0]
-    return None
+        first = first or found[0]
+    return first
 
 
 def draw_cases(property: Property, subject: Subject, count: int, seed: int) -> tuple[Any, ...]:

@@ -179,10 +179,11 @@ def alike(draw: DrawFn, shape: Shape) -> tuple[Arrival, ...]:
 
 @st.composite
 def swap_cases(draw: DrawFn, subject: Subject) -> SwapCase:
-    """Four sets of rules, each of which differs from the first in one thing."""
+    """Rules, and after them others in any order, each of which differs from the first in one thing: every change in
+    every case, since what is drawn at random may leave one out of all of them."""
     shape = draw(shapes(subject))
     base = Rules(by_token=True, mode=draw(st.sampled_from((0, 1))), seed=draw(st.integers(0, 3)))
-    changes = draw(st.permutations(sorted(CHANGES)))[:3]
+    changes = draw(st.permutations(sorted(CHANGES)))
     runs = [draw(alike(shape)) for _ in range(len(changes) + 1)]
     first = LifeCase(shape=shape, rules=base, arrivals=runs[0], seed=draw(st.integers(0, 63)))
     rules = tuple(CHANGES[change](base) for change in changes)
@@ -196,7 +197,7 @@ CACHE_ISOLATED = Property(
     cases=swap_cases,
     check=check_isolated,
     counters=("refused", "shared"),
-    examples=24,
+    examples=16,
 )
 CACHE_SHARED = Property(
     id="cache.shared",

@@ -38,6 +38,20 @@ def test_outputs_that_are_the_oracles_own_memory_are_refused() -> None:
     assert violation is not None and violation.reason == "aliases_oracle"
 
 
+def test_a_case_that_fails_for_the_reason_asked_for_is_found_behind_others() -> None:
+    subject = subject_of()
+
+    def fails(subject: Any, case: int) -> None:
+        if case:
+            raise Violation("SEM-1", f"reason_{case}", {})
+
+    rule = replace(by_id("sem.outputs"), check=fails)
+    for reason, found in ((None, "reason_1"), ("reason_2", "reason_2"), ("reason_3", "reason_1")):
+        violation = first_violation(rule, subject, (0, 1, 2, 1), reason)
+        assert violation is not None and violation.reason == found
+    assert first_violation(rule, subject, (0, 0), "reason_1") is None
+
+
 def test_a_runtime_that_zeroes_its_inputs_does_not_zero_the_oracles() -> None:
     subject = subject_of()
     own = {name: tensor.clone() for name, tensor in subject.model.tensors.items()}

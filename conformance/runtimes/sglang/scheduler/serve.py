@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 from unittest import mock
 
@@ -60,7 +60,7 @@ def other_weights(delta: Path, number: int) -> Path:
     with safe_open(delta, "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
         metadata = file.metadata()
-    path = Path(_folder().name) / f"{number}-{delta.name}"
+    path = Path(mkdtemp(dir=_folder().name)) / delta.name
     save_file({name: tensor * (1 + number / 4) for name, tensor in tensors.items()}, path, metadata)
     return path
 
