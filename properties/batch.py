@@ -79,9 +79,11 @@ def scripts(draw: st.DrawFn, bounds: Bounds, page_size: int) -> Script:
 
 
 def _contexts(new: int, page_size: int) -> st.SearchStrategy[int]:
-    """Mostly such that the first or the last of `new` rows lies beside a page's edge."""
+    """Half of them such that the first or the last of `new` rows ends a page, most others such that it lies beside a
+    page's edge."""
+    ends = {max(0, page_size - row) for row in (1, new)}
     edges = {max(0, edge + step - part) for edge in (page_size, 16) for step in (-1, 0, 1) for part in (0, new)}
-    return st.sampled_from(sorted({0, 1, 2, 5} | edges))
+    return st.one_of(st.sampled_from(sorted(ends)), st.sampled_from(sorted({0, 1, 2, 5} | edges)))
 
 
 def token(seed: int, request: int, position: int, vocab: int) -> int:

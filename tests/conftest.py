@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from vskipper.suite import interpret_kernels_without_gpu
+from vskipper.kernels.gpu import has_gpu
+from vskipper.suite import interpret_kernels
 
 # before any test module imports a kernel
-interpret_kernels_without_gpu()
+interpret_kernels("cuda" if has_gpu() else "cpu")
 # many small operators in two processes: threads of each would only fight over the cores
 torch.set_num_threads(1)
 

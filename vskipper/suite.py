@@ -13,6 +13,8 @@ from typing import Final
 from vskipper.errors import InputError
 
 PACKAGES: Final = ("conformance", "properties", "reference")
+# read by Triton when a kernel is decorated
+INTERPRET: Final = "TRITON_INTERPRET"
 # else Hypothesis makes a folder of its own where the user stands
 HYPOTHESIS_FOLDER: Final = "HYPOTHESIS_STORAGE_DIRECTORY"
 
@@ -60,12 +62,10 @@ def suite_environment(work_dir: Path) -> dict[str, str]:
     }
 
 
-def interpret_kernels_without_gpu() -> None:
-    """Have this process and its children run kernels in Triton's interpreter where torch sees no GPU.
+def interpret_kernels(device: str) -> None:
+    """Have this process and its children run kernels in Triton's interpreter, where they are to run on a CPU.
 
     To be called before anything that defines a kernel is imported.
     """
-    from vskipper.kernels.gpu import has_gpu
-
-    if not has_gpu():
-        os.environ.setdefault("TRITON_INTERPRET", "1")
+    if device == "cpu":
+        os.environ.setdefault(INTERPRET, "1")

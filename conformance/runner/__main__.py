@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from vskipper.suite import interpret_kernels_without_gpu
+from conformance.request import Request
+from conformance.runtime_names import device_of
+from vskipper.suite import interpret_kernels
 
 if __name__ == "__main__":
-    # triton reads this when a kernel is decorated, hence before anything that imports one
-    interpret_kernels_without_gpu()
+    request = Request.from_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    # before anything is imported that defines a kernel
+    interpret_kernels(device_of(request.runtime))
     from conformance.runner.run import main
 
     sys.exit(main(sys.argv[1]))

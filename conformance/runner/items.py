@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from conformance.faults.fault import Fault
 from conformance.faults.registry import FAULTS_OF
 from conformance.request import Request
-from conformance.runtime_names import CUDA, ENGINE
+from conformance.runtime_names import CUDA, ENGINE, device_of
 from conformance.subjects import SubjectSpec
 from properties.property import Property
 from properties.registry import PROPERTIES
@@ -108,6 +108,11 @@ def faults(request: Request) -> tuple[Fault, ...]:
     if not request.faults:
         return ()
     return tuple(f for f in FAULTS_OF[request.level] if not f.backends or request.attention_backend in f.backends)
+
+
+def interpreted(fault: Fault, request: Request) -> bool:
+    """Whether the fault bites on kernels of the CPU, which this request's own processes compile for a GPU."""
+    return fault.runtime == "triton" and device_of(request.runtime) == "cuda"
 
 
 def full_examples(property: Property, request: Request) -> int:

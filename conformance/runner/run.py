@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -21,7 +22,7 @@ from conformance.record import Manifest, Result, Status
 from conformance.request import Request
 from conformance.runner.environment import engine_identity, machine, model_identity, policy_identity, versions
 from conformance.runner.events import Crash, Events, ItemReports
-from conformance.runner.items import asked_for, faults, full_examples, property_items, variants
+from conformance.runner.items import asked_for, faults, full_examples, interpreted, property_items, variants
 from conformance.runner.merge import merge
 from conformance.runner.sample import sample_tape
 from conformance.runner.session import VARIABLE
@@ -30,6 +31,7 @@ from properties.property import Subject
 from properties.registry import PROPERTIES
 from vskipper import __version__
 from vskipper.errors import InputError
+from vskipper.suite import INTERPRET
 
 FOLDER = Path(__file__).parent
 
@@ -63,7 +65,8 @@ def main(path: str) -> int:
         return 2
     sound = is_sound(results)
     if sound:
-        _pytest(request, reports, "not policy", workers=request.workers)
+        _pytest(request, reports, "not policy and not interpreted", workers=request.workers)
+        run_interpreted(request, reports)
         results = _results(reports)
     if reports.crashes:
         _print(reports.crashes)
@@ -78,6 +81,14 @@ def main(path: str) -> int:
     manifest = _manifest(request, subject, tape, time.monotonic() - started)
     events.send("done", manifest=manifest.to_json(), waivers=expected_in(known, load_must_pass(request.level), *asked))
     return 0
+
+
+def run_interpreted(request: Request, reports: ItemReports) -> None:
+    """The items that need Triton's interpreter where this process compiles kernels for a GPU: in workers, which start
+    with the environment as it then is."""
+    if any(interpreted(fault, request) for fault in faults(request)):
+        with mock.patch.dict(os.environ, {INTERPRET: "1"}):
+            _pytest(request, reports, "interpreted", workers=max(1, request.workers))
 
 
 def is_sound(results: Mapping[str, Result]) -> bool:

@@ -9,7 +9,7 @@ from _pytest.mark import ParameterSet
 
 from conformance.faults.fault import Fault
 from conformance.record import UNSUPPORTED, Status
-from conformance.runner.items import PropertyItem, faults, property_items
+from conformance.runner.items import PropertyItem, faults, interpreted, property_items
 from conformance.runner.kill import run_fault
 from conformance.runner.run_item import run_item
 from conformance.runner.session import current_request
@@ -37,7 +37,12 @@ def test_property(item: PropertyItem, record_property: Callable[[str, object], N
         pytest.fail(result.failure.line if result.failure else f"{item.id}: {result.status}", pytrace=False)
 
 
-@pytest.mark.parametrize("fault", faults(REQUEST), ids=lambda fault: fault.id)
+def marked_fault(fault: Fault) -> ParameterSet:
+    """Those that need processes of their own."""
+    return pytest.param(fault, marks=[pytest.mark.interpreted] if interpreted(fault, REQUEST) else [], id=fault.id)
+
+
+@pytest.mark.parametrize("fault", [marked_fault(fault) for fault in faults(REQUEST)])
 def test_fault(fault: Fault, record_property: Callable[[str, object], None]) -> None:
     kill = run_fault(fault, REQUEST)
     record_property("kill", kill.to_json())

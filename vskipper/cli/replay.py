@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from vskipper.suite import HYPOTHESIS_FOLDER, interpret_kernels_without_gpu, put_on_path
+from vskipper.suite import HYPOTHESIS_FOLDER, interpret_kernels, put_on_path
 
 
 def replay(
@@ -19,7 +19,10 @@ def replay(
 ) -> int:
     """Run one failing case again. Exit code 0 when it passes now, 1 when it still fails."""
     put_on_path()
-    interpret_kernels_without_gpu()
+    from conformance.replay_blob import ReplayBlob
+    from conformance.runtime_names import device_of
+
+    interpret_kernels(device_of(ReplayBlob.decode(blob).spec.runtime))
     from conformance.replay import replay as run_again
 
     with tempfile.TemporaryDirectory(prefix="vskipper-") as folder:
