@@ -18,8 +18,8 @@ from properties.run import draw_cases, run_property
 from tests.engine import needs_sglang
 from vskipper.errors import InputError
 
-# one fault of each killer
-FAULTS = {fault.killer: fault for fault in LIFECYCLE_FAULTS}
+# one fault of each killer that bites on a CPU
+FAULTS = {fault.killer: fault for fault in LIFECYCLE_FAULTS if not fault.backends}
 
 
 @needs_sglang
