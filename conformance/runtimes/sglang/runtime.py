@@ -12,7 +12,7 @@ from conformance.runtimes.sglang.graphs.far import kv_bytes
 from conformance.runtimes.sglang.pool import new_pool
 from conformance.runtimes.sglang.process import use_device
 from conformance.runtimes.sglang.scheduler.engine import SchedulerEngine
-from conformance.runtimes.sglang.seat import CPU_SEAT, GRAPH_SIZES, Seat
+from conformance.runtimes.sglang.seat import CPU_SEAT, LIFE_SIZES, Seat
 from conformance.runtimes.sglang.session import SGLangSession
 from properties.graph.engine import GraphEngine
 from properties.lifecycle.engine import LifecycleEngine
@@ -47,7 +47,7 @@ class SGLangRuntime:
     @property
     def lifecycle(self) -> LifecycleEngine:
         """The same engine whole, for what a single pass cannot show; on a GPU with its decode graphs."""
-        graphs = () if self.seat.device == "cpu" else GRAPH_SIZES
+        graphs = () if self.seat.device == "cpu" else LIFE_SIZES
         return SchedulerEngine(seat=replace(self.seat, graphs=graphs, prefill_graphs=bool(graphs)))
 
     @property

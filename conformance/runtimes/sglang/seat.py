@@ -15,6 +15,8 @@ CPU_BACKEND: Final = "torch_native"
 KV_NAMES: Final = {None: "auto", "float8_e4m3fn": "fp8_e4m3"}
 # rows of the decode graphs that the suite drives
 GRAPH_SIZES: Final = (1, 2, 4, 8)
+# of an engine that captures anew for every case: one that batches fit, and one that most are padded to
+LIFE_SIZES: Final = (1, 4)
 # rows of its prefill graphs, of which an engine may take one for no fewer than half as many
 PREFILL_SIZES: Final = (16, 64)
 # of the memory that is free at the start. A pool's size is asked for in tokens; what other engines of a shared GPU
