@@ -24,9 +24,9 @@ from vskipper.policy import Route
 
 
 def _bounds(subject: Subject) -> Bounds:
-    """Small: the oracle runs a real model row by row, twice."""
+    """Small, since the oracle runs a real model row by row, twice; two requests, so that a pass has rows to group."""
     bounds = bounds_of(subject.model, subject.runtime.capabilities)
-    return replace(bounds, requests=(1, 2), chunk=3, chunks=1, decodes=1, steps=2, latest_arrival=0)
+    return replace(bounds, requests=(2, 2), chunk=3, chunks=1, decodes=1, steps=2, latest_arrival=0)
 
 
 def cases(subject: Subject) -> SearchStrategy[ScheduleCase]:
@@ -47,6 +47,7 @@ def check_outputs(subject: Subject, case: ScheduleCase) -> None:
         stored = unscaled(ran, case.layout, subject.model.dtype)
         check_kv(subject, replace(case, tapes=()), step, stored, answer.truth[step], answer.same[step])
         subject.seen["rows"] += case.steps[step].rows
+        subject.seen["grouped_rows"] += sum(line.unique().numel() < line.numel() for line in ran.result.actions)
         subject.seen["skipped_rows"] += int((ran.result.actions == 0).sum())
 
 
@@ -87,7 +88,7 @@ MODEL_OUTPUTS = Property(
     title="the model under the policy's own routes equals the reference under the same routes",
     cases=cases,
     check=check_outputs,
-    counters=("rows",),
+    counters=("rows", "grouped_rows"),
     compares="margin",
     examples=8,
     scope="model",

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from hypothesis.strategies import SearchStrategy
+from torch import Tensor
 
 from properties.case import RowsCase
 from properties.compare import row_errors
@@ -13,6 +14,7 @@ from properties.policy_rows import TIE, batch_of_rows, rows_cases, streams
 from properties.property import Property, Subject
 from properties.violation import Violation
 from vskipper.errors import PolicyError
+from vskipper.locate import hook_location
 from vskipper.policy import Route
 from vskipper.validate import CheckedPolicy
 from vskipper.validate_device import find_python_state, find_synchronisation
@@ -64,6 +66,7 @@ def _check_layer(subject: Subject, case: RowsCase, policy: CheckedPolicy, layer:
     subject.seen["decisions"] += route.actions.numel()
     y = streams(subject, case, layer + 256, rows)
     projected = policy.project(layer, y, state)
+    _check_rows(subject, case, policy, layer, y, state, projected)
     swiglu = getattr(policy, "swiglu", None)
     if swiglu is not None:
         weights = swiglu(layer)
@@ -78,6 +81,29 @@ def _check_layer(subject: Subject, case: RowsCase, policy: CheckedPolicy, layer:
                 "err": f"{float(error.max()):.3g}",
             }
             raise Violation("POL-1", "swiglu_differs", facts)
+
+
+def _check_rows(
+    subject: Subject, case: RowsCase, policy: CheckedPolicy, layer: int, y: Tensor, state: Any, projected: Tensor
+) -> None:
+    """A row is projected alike whichever rows are projected with it, and whichever are in its pass: a runtime groups
+    rows by what they do, and hands over each group alone."""
+    for row in range(case.rows):
+        own = policy.begin(batch_of_rows(subject, case, (row,)))
+        for among, held in (("those of its pass", state), ("none", own)):
+            alone = policy.project(layer, y[row : row + 1], held)
+            error = row_errors(alone, projected[row : row + 1])
+            if not bool((error <= TIE * torch.finfo(y.dtype).eps).all()):
+                facts = {
+                    "policy": subject.policy_name,
+                    "hook": "project",
+                    "location": hook_location(policy.wrapped, "project"),
+                    "layer": layer,
+                    "row": row,
+                    "rows_in_state": among,
+                    "err": f"{float(error.max()):.3g}",
+                }
+                raise Violation("POL-1", "projector_depends_on_batch", facts)
 
 
 def check_on_device(subject: Subject, case: RowsCase) -> None:
@@ -97,7 +123,7 @@ def check_on_device(subject: Subject, case: RowsCase) -> None:
 POLICY_DECLARED = Property(
     id="policy.declared",
     clause="POL-1",
-    title="every hook returns what the policy declares",
+    title="every hook returns what the policy declares, and a row is projected alike in any company",
     cases=_cases,
     check=check_declared,
     counters=("decisions",),

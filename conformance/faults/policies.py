@@ -86,6 +86,16 @@ def _reads_back(original: Any) -> Any:
     return broken
 
 
+def _less_the_mean(original: Any) -> Any:
+    """What a row adds is taken less the mean over the rows that are projected with it."""
+
+    def broken(self: Any, layer: int, y: Tensor, state: Any) -> Tensor:
+        projected: Tensor = original(self, layer, y, state)
+        return projected - y.mean(0)
+
+    return broken
+
+
 QUIET = (*WRITES_AND_MAPS, "sem.outputs")
 FAULTS = (
     Fault(
@@ -107,6 +117,16 @@ FAULTS = (
         killer="policy.batch_invariant",
         reason="depends_on_batch",
         quiet=QUIET,
+    ),
+    Fault(
+        id="policy-projects-by-neighbours",
+        title="a row's projector depends on the rows that are projected with it",
+        source="GateSkip and MoD, decided by top-k",
+        seam=f"{HOOK}.project",
+        patch=_less_the_mean,
+        killer="policy.declared",
+        reason="projector_depends_on_batch",
+        quiet=WRITES_AND_MAPS,
     ),
     Fault(
         id="policy-counts-from-chunk",

@@ -1,4 +1,4 @@
-"""A policy's source and six ways to break it, each by one textual change."""
+"""A policy's source and seven ways to break it, each by one textual change."""
 
 from __future__ import annotations
 
@@ -71,6 +71,16 @@ BROKEN: Mapping[str, Breakage] = {
         line="def route",
         code=1,
         words=("reason=depends_on_batch", "capability=batch_invariant", "got=", "expected="),
+    ),
+    "projects_by_neighbours": Breakage(
+        old="            prefix_determined=True,\n        )\n",
+        new="            prefix_determined=True,\n            needs_projector=True,\n        )\n"
+        "\n    def project(self, layer: int, y: Tensor, state: Tensor) -> Tensor:\n"
+        "        return 0.1 * (y - y.mean(0))\n",
+        hook="project",
+        line="def project",
+        code=1,
+        words=("reason=projector_depends_on_batch", "row="),
     ),
     "missing_method": Breakage(
         old="    def begin(",

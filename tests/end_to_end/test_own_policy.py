@@ -13,9 +13,16 @@ import pytest
 from tests.end_to_end.policies import BROKEN, broken_policy, line_number, readme_policy
 from vskipper.suite import suite_root
 
+# wrong where the rows that a policy alone is asked for never lie, so that only a model's passes show it
+RARE = {
+    "return batch.positions % self.period == 0": "return batch.positions",
+    "masked_fill(state": "masked_fill(state % self.period == 0",
+    "prefix_determined=True,": "prefix_determined=True,\n            needs_projector=True,",
+}
 PROJECTOR = """
     def project(self, layer: int, y: Tensor, state: Tensor) -> Tensor:
-        return 0.1 * (y - y.mean(0))
+        rare = ((state > 8) & (state < 15) | (state > 19) & (state < 63)).any()
+        return 0.1 * torch.where(rare, y - y.mean(0), y)
 """
 
 
@@ -61,11 +68,11 @@ def test_a_broken_policy_gets_one_message_that_says_where_and_what(name: str, tm
 
 
 def test_a_failing_property_prints_all_and_its_command_fails_the_same_way(tmp_path: Path) -> None:
-    source = readme_policy().replace(
-        "prefix_determined=True,", "prefix_determined=True,\n            needs_projector=True,"
-    )
+    source = readme_policy()
+    for old, new in RARE.items():
+        source = source.replace(old, new)
     (tmp_path / "skip_periodic.py").write_text(source + PROJECTOR)
-    ran = certify(tmp_path, "--no-faults", "--examples", "8", "--workers", "1")
+    ran = certify(tmp_path, "--set", "period=1", "--no-faults", "--examples", "16", "--workers", "1")
     assert ran.returncode == 1, ran.stdout + ran.stderr
     lines = ran.stdout.splitlines()
     (frozen,) = (line for line in lines if line.startswith("vskipper FAIL property=model.outputs "))
