@@ -11,7 +11,7 @@ from unittest import mock
 import torch
 
 from conformance.runtimes.sglang.gpu import check_gpu_state
-from conformance.runtimes.sglang.scheduler.accounts import account
+from conformance.runtimes.sglang.scheduler.accounts import accounts, snapshot
 from conformance.runtimes.sglang.scheduler.build import Built
 from conformance.runtimes.sglang.scheduler.channel import Channel, DirectChannel
 from conformance.runtimes.sglang.scheduler.serve import serve
@@ -84,7 +84,7 @@ class SchedulerSession:
         return History(
             passes=watch.passes(),
             requests={name: each.ran() for name, each in watch.requests.items()},
-            accounts=tuple(watch.accounts),
+            accounts=accounts(watch.snapshots),
             retracted=tuple(watch.retracted),
         )
 
@@ -102,7 +102,7 @@ class SchedulerSession:
 
     def _balanced(self) -> bool:
         """Whether the idle engine has every page once, on its list or in its tree, and every row of its table."""
-        found = account(self._scheduler, {}, 0)
+        (found,) = accounts([snapshot(self._scheduler, {}, 0)])
         rows = self._scheduler.req_to_token_pool
         all_rows = len(set(rows.free_slots)) == len(rows.free_slots) == rows.size
         return all_rows and sorted((*found.free, *found.tree)) == list(range(1, found.total + 1))

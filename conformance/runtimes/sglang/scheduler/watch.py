@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from conformance.runtimes.sglang.gpu import fall_behind
 from conformance.runtimes.sglang.pool import raw
-from conformance.runtimes.sglang.scheduler.accounts import account, slots_of
-from properties.lifecycle.engine import FINISHED, Account, Kv, Owner, Pass, Ran, Row, Submission
+from conformance.runtimes.sglang.scheduler.accounts import Snapshot, lists, slots_of, snapshot
+from properties.lifecycle.engine import FINISHED, Kv, Owner, Pass, Ran, Row, Submission
 from vskipper.policy import Phase
 from vskipper.request_key import request_key
 
@@ -25,7 +26,7 @@ class Watched:
     plans: list[tuple[str, str] | None] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
     finish: str | None = None
-    slots: tuple[int, ...] = ()
+    slots: Tensor | None = None
     kv: Kv | None = None
     told: Any = None
 
@@ -54,7 +55,7 @@ class Watched:
             cached=0 if found is None else found.cached_tokens,
             retractions=0 if found is None else found.retraction_count,
             finish=self.finish,
-            slots=self.slots,
+            slots=() if self.slots is None else tuple(self.slots.tolist()),
             kv=self.kv,
             told=self.told,
             logprobs=tuple(getattr(found, "output_token_logprobs_val", None) or _nested(found)),
@@ -67,6 +68,18 @@ def _nested(request: Any) -> tuple[float, ...]:
     return tuple(getattr(getattr(request, "logprob", None), "output_token_logprobs_val", None) or ())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ran:
+    """A pass. places: request and position of each row. slots: theirs, int64, on the device. source: what holds its
+    evidence."""
+
+    iteration: int
+    places: list[tuple[str, int]]
+    slots: Tensor
+    replayed: bool
+    source: Any
+
+
 class Watch:
     """Observes one scheduler; nothing that it computes with is changed, but that a GPU falls behind its host."""
 
@@ -74,14 +87,14 @@ class Watch:
         self.scheduler = scheduler
         self.iteration = 0
         self.requests: dict[str, Watched] = {}
-        self._ran: list[tuple[Pass, Any]] = []
-        self.accounts: list[Account] = []
+        self._ran: list[_Ran] = []
+        self.snapshots: list[Snapshot] = []
         self.retracted: list[tuple[int, str]] = []
 
     def begin(self) -> None:
         """Before an iteration."""
         objects = {name: each.object for name, each in self.requests.items() if each.object is not None}
-        self.accounts.append(account(self.scheduler, objects, self.iteration))
+        self.snapshots.append(snapshot(self.scheduler, objects, self.iteration))
 
     def queued(self, request: Any, *, again: bool) -> None:
         """A request enters the waiting queue, for the first time or again after its KV was taken."""
@@ -92,14 +105,21 @@ class Watch:
             self.retracted.append((self.iteration, request.rid))
 
     def run_batch(self, original: Callable[..., Any], batch: Any, *arguments: Any, **keywords: Any) -> Any:
-        rows = _rows(batch)
+        places, slots = _places(batch), batch.out_cache_loc.to(torch.int64, copy=True)
         for request in batch.reqs:
             self.requests[request.rid].note_plan()
         device = self.scheduler.tp_worker.model_runner.device
         fall_behind(device, len(self._ran), getattr(self.scheduler, "forward_stream", None))
         result = original(batch, *arguments, **keywords)
-        ran = Pass(iteration=self.iteration, rows=rows, replayed=bool(getattr(result, "can_run_cuda_graph", False)))
-        self._ran.append((ran, getattr(result, "vskipper", None)))
+        self._ran.append(
+            _Ran(
+                iteration=self.iteration,
+                places=places,
+                slots=slots,
+                replayed=bool(getattr(result, "can_run_cuda_graph", False)),
+                source=getattr(result, "vskipper", None),
+            )
+        )
         return result
 
     def process_result(self, original: Callable[..., Any], batch: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -123,13 +143,13 @@ class Watch:
             if index < len(told) and told[index]:
                 self.requests[name].told = told[index][0]
 
-    def _finished(self, watched: Watched, slots: list[int]) -> None:
+    def _finished(self, watched: Watched, slots: Tensor) -> None:
         watched.finish = watched.object.finished_reason.to_json()["type"]
         if watched.finish not in FINISHED:
             return
         pool = self.scheduler.token_to_kv_pool_allocator.get_kvcache()
         # freed slots keep their bytes until the next pass
-        watched.slots = tuple(slots)
+        watched.slots = slots
         watched.kv = tuple((k[slots].clone(), v[slots].clone()) for k, v in raw(pool))
 
     def passes(self) -> tuple[Pass, ...]:
@@ -137,9 +157,13 @@ class Watch:
         be there when the batch is."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        return tuple(self._recorded(*each) for each in self._ran)
+        slots = lists([each.slots for each in self._ran])
+        return tuple(self._recorded(*each) for each in zip(self._ran, slots, strict=True))
 
-    def _recorded(self, ran: Pass, source: Any) -> Pass:
+    def _recorded(self, each: _Ran, slots: list[int]) -> Pass:
+        rows = (Row(request=name, position=at, slot=slot) for (name, at), slot in zip(each.places, slots, strict=True))
+        ran = Pass(iteration=each.iteration, rows=tuple(rows), replayed=each.replayed)
+        source = each.source
         evidence = source.evidence[-1] if source is not None and source.evidence else None
         if evidence is None:
             return ran
@@ -158,19 +182,19 @@ class Watch:
         return replace(ran, actions=actions, owners=owners)
 
 
-def _rows(batch: Any) -> tuple[Row, ...]:
-    """Of the engine's batch, before it runs: chunks in an extend, else one row a request."""
+def _places(batch: Any) -> list[tuple[str, int]]:
+    """Request and position of each row of the engine's batch, before it runs: chunks in an extend, else one row a
+    request."""
     if batch.forward_mode.is_extend():
-        places = list(zip(batch.prefix_lens, batch.extend_lens, strict=True))
+        spans = list(zip(batch.prefix_lens, batch.extend_lens, strict=True))
     else:
         lengths = batch.seq_lens if batch.seq_lens_cpu is None else batch.seq_lens_cpu
-        places = [(length - 1, 1) for length in lengths.tolist()]
-    slots = iter(batch.out_cache_loc.tolist())
-    return tuple(
-        Row(request=request.rid, position=position, slot=next(slots))
-        for request, (first, count) in zip(batch.reqs, places, strict=True)
+        spans = [(length - 1, 1) for length in lengths.tolist()]
+    return [
+        (request.rid, position)
+        for request, (first, count) in zip(batch.reqs, spans, strict=True)
         for position in range(first, first + count)
-    )
+    ]
 
 
 def _customized(output: Any) -> list[Any]:
