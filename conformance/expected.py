@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from conformance.certificate.waivers import Waiver, parse_waivers
 from conformance.must_pass import MustPass
-from conformance.waivers import Waiver, parse_waivers
 
 FOLDER: Final = Path(__file__).parent / "expected"
 

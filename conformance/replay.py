@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from conformance.certificate.record import Failure
 from conformance.faults.registry import fault_by_id
-from conformance.record import Failure
 from conformance.replay_blob import ReplayBlob
 from conformance.runner.report_case import failure
 from conformance.subjects import build_subject

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from conformance.certificate import KILLS, MANIFEST, RESULTS
-from conformance.record import Manifest, Result, Status
-from conformance.verify import verify
+from conformance.certificate.folder import KILLS, MANIFEST, RESULTS
+from conformance.certificate.record import Manifest, Result, Status
+from conformance.certificate.verify import verify
 from vskipper.errors import InputError
 
 # of each version's folders, the level that its certificate is of

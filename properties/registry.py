@@ -4,10 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from properties.all_run import SEM_ALL_RUN
-from properties.bad_input import INPUT_REFUSED
-from properties.cohort import MAP_PARTITION
-from properties.gate import GATE_MODE, GATE_ROUTES, GATE_THRESHOLD
+from properties.core.all_run import SEM_ALL_RUN
+from properties.core.bad_input import INPUT_REFUSED
+from properties.core.cohort import MAP_PARTITION
+from properties.core.gate import GATE_MODE, GATE_ROUTES, GATE_THRESHOLD
+from properties.core.kv_one_rule import KV_ONE_RULE
+from properties.core.kv_scales import KV_SCALES
+from properties.core.kv_values import KV_OWN_LAYER
+from properties.core.kv_writes import KV_COMPLETE, KV_FOOTPRINT
+from properties.core.map_fresh import MAP_FRESH
+from properties.core.map_invariance import MAP_BATCH, MAP_LAYOUT, MAP_ROW_ORDER
+from properties.core.model import MODEL_ALL_RUN, MODEL_OUTPUTS, MODEL_ROUTES
+from properties.core.padding import PAD_INERT
+from properties.core.policy_hooks import POLICY_DECLARED, POLICY_ON_DEVICE
+from properties.core.policy_promises import (
+    POLICY_BATCH_INVARIANT,
+    POLICY_CHUNK_INVARIANT,
+    POLICY_DETERMINISTIC,
+    POLICY_PREFIX_DETERMINED,
+)
+from properties.core.sem import SEM_OUTPUTS, SEM_REPEATABLE
+from properties.core.skipped_attention import SEM_SKIPPED_ATTENTION, SEM_ZERO_PROJECTOR
+from properties.core.work import WORK_COUNTS
 from properties.graph.alternate import GRAPH_ALTERNATE
 from properties.graph.dense import GRAPH_DENSE
 from properties.graph.far import GRAPH_FAR
@@ -17,30 +35,12 @@ from properties.graph.replay import GRAPH_OUTPUTS, GRAPH_REPLAY
 from properties.graph.rows import GRAPH_ROWS
 from properties.graph.skipped import GRAPH_SKIPPED
 from properties.graph.still import GRAPH_STILL
-from properties.kv_one_rule import KV_ONE_RULE
-from properties.kv_scales import KV_SCALES
-from properties.kv_values import KV_OWN_LAYER
-from properties.kv_writes import KV_COMPLETE, KV_FOOTPRINT
 from properties.lifecycle.cache import CACHE_ISOLATED, CACHE_PRIVATE, CACHE_SHARED
 from properties.lifecycle.life_alone import LIFE_ALONE
 from properties.lifecycle.life_slots import LIFE_SLOTS
 from properties.lifecycle.mode_dense import MODE_DENSE
 from properties.lifecycle.mode_fixed import MODE_FIXED
-from properties.map_fresh import MAP_FRESH
-from properties.map_invariance import MAP_BATCH, MAP_LAYOUT, MAP_ROW_ORDER
-from properties.model import MODEL_ALL_RUN, MODEL_OUTPUTS, MODEL_ROUTES
-from properties.padding import PAD_INERT
-from properties.policy_hooks import POLICY_DECLARED, POLICY_ON_DEVICE
-from properties.policy_promises import (
-    POLICY_BATCH_INVARIANT,
-    POLICY_CHUNK_INVARIANT,
-    POLICY_DETERMINISTIC,
-    POLICY_PREFIX_DETERMINED,
-)
 from properties.property import Property
-from properties.sem import SEM_OUTPUTS, SEM_REPEATABLE
-from properties.skipped_attention import SEM_SKIPPED_ATTENTION, SEM_ZERO_PROJECTOR
-from properties.work import WORK_COUNTS
 from vskipper.errors import InputError
 
 CORE: tuple[Property, ...] = (

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, reject, seed, settings
 from hypothesis.errors import Flaky, Unsatisfiable
 
 from properties import margin
-from properties.policy_hooks import violation_of_policy
+from properties.core.policy_hooks import violation_of_policy
 from properties.property import Property, Subject
 from properties.violation import Violation
 from vskipper.errors import PolicyError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from conformance.faults import branches, cohorts, evidence, gate, inputs, kernels, kv, maps, padding, policies
+from conformance.faults.core import branches, cohorts, evidence, gate, inputs, kernels, kv, maps, padding, policies
 from conformance.faults.fault import Fault
 from conformance.faults.graph import attention, captured, frozen, kept, replayed
 from conformance.faults.graph import rows as rows_of_replay

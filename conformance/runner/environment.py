@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from conformance.record import EngineIdentity, Machine, ModelIdentity, PolicyIdentity
+from conformance.certificate.record import EngineIdentity, Machine, ModelIdentity, PolicyIdentity
 from conformance.request import Request
 from conformance.runtime_names import ENGINES, device_of
 from properties.property import Subject

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from conformance.certificate.record import QUIET, UNSUPPORTED, Kill
 from conformance.faults.fault import Fault
-from conformance.record import QUIET, UNSUPPORTED, Kill
 from conformance.request import Request
 from conformance.runtime_names import CUDA, ENGINE
 from conformance.subjects import SubjectSpec, build_subject

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from conformance.record import Result, Status
+from conformance.certificate.record import Result, Status
 
 # worst first: what one subject shows is not hidden by what another does
 SEVERITY = (

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from conformance.record import Failure
+from conformance.certificate.record import Failure
 from conformance.replay_blob import ReplayBlob
 from conformance.subjects import SubjectSpec, build_subject
 from properties.case import ScheduleCase

@@ -15,10 +15,10 @@ from unittest import mock
 
 import pytest
 
+from conformance.certificate.record import Manifest, Result, Status
 from conformance.clauses import CONTRACT_VERSION
 from conformance.expected import expected_in, known_failures
 from conformance.must_pass import load_must_pass
-from conformance.record import Manifest, Result, Status
 from conformance.request import Request
 from conformance.runner.environment import engine_identity, machine, model_identity, policy_identity, versions
 from conformance.runner.events import Crash, Events, ItemReports

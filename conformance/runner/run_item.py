@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from conformance.record import Failure, Result, Status
+from conformance.certificate.record import Failure, Result, Status
 from conformance.runner.items import PropertyItem
 from conformance.runner.report_case import failure
 from conformance.subjects import build_subject

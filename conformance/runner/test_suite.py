@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from _pytest.mark import ParameterSet
 
+from conformance.certificate.record import UNSUPPORTED, Status
 from conformance.faults.fault import Fault
-from conformance.record import UNSUPPORTED, Status
 from conformance.runner.items import PropertyItem, faults, interpreted, property_items
 from conformance.runner.kill import run_fault
 from conformance.runner.run_item import run_item

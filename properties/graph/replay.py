@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from properties.case import ScheduleCase
 from properties.contexts import place_contexts
+from properties.core.sem import check_result
 from properties.graph.case import GraphCase, captured_size, graph_cases, graph_sizes, project_counts
 from properties.graph.drive import check_equal, decoded, opened_graphs
 from properties.graph.engine import captured_count
 from properties.oracle import oracle_of
 from properties.pool import fill_nan, snapshot, touched
 from properties.property import Property, Subject
-from properties.sem import check_result
 from properties.violation import Violation
 
 CLAUSE = "GRAPH-1"

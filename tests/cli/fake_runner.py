@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from conformance.record import Status
+from conformance.certificate.record import Status
 from conformance.request import Request
 from tests.conformance.sample import Run, failed, good_run
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.record import Result, Status
+from conformance.certificate.record import Result, Status
 from conformance.request import Request
 from conformance.runner import run
 from conformance.runner.events import Crash, Events

@@ -8,9 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from conformance.certificate import Certificate, write_certificate
+from conformance.certificate.folder import Certificate, write_certificate
+from conformance.certificate.record import (
+    Failure,
+    Kill,
+    Machine,
+    Manifest,
+    ModelIdentity,
+    PolicyIdentity,
+    Result,
+    Status,
+)
 from conformance.must_pass import MustPass, Requirement, SeededFault
-from conformance.record import Failure, Kill, Machine, Manifest, ModelIdentity, PolicyIdentity, Result, Status
 from vskipper import __version__
 
 STRUCTURE: Final = (("torch/tiny-llama",), ("triton/tiny-llama",))

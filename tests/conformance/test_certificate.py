@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.certificate import FILES, SUMS
+from conformance.certificate.folder import FILES, SUMS
 from tests.conformance.sample import WAIVER, failed, good_run
 from vskipper.errors import InputError
 

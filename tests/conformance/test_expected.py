@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from conformance import expected
+from conformance.certificate.waivers import parse_waivers
 from conformance.expected import expected_in, known_failures
 from conformance.must_pass import load_must_pass
-from conformance.waivers import parse_waivers
 from tests.conformance.sample import WAIVER
 from vskipper.errors import InputError
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.judge import Decision, decide
-from conformance.record import EngineIdentity, Kill, Status
-from conformance.waivers import apply_waivers, parse_waivers
+from conformance.certificate.judge import Decision, decide
+from conformance.certificate.record import EngineIdentity, Kill, Status
+from conformance.certificate.waivers import apply_waivers, parse_waivers
 from tests.conformance.sample import MUST_PASS, WAIVER, Run, failed, good_run
 
 

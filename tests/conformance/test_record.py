@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.record import EngineIdentity, Kill, Manifest, Result, Status
+from conformance.certificate.record import EngineIdentity, Kill, Manifest, Result, Status
 from tests.conformance.sample import failed, good_run
 
 RUN = good_run()

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.certificate import REPORT
+from conformance.certificate.folder import REPORT
+from conformance.certificate.record import Failure, PolicyIdentity
+from conformance.certificate.report_view import duration, matrix_view, tape_view
 from conformance.clauses import LEVEL_BY_ID
-from conformance.record import Failure, PolicyIdentity
-from conformance.report_view import duration, matrix_view, tape_view
 from tests.conformance.sample import FAULTS, MUST_PASS, NEEDS, WAIVER, Run, failed, good_run
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from conformance.certificate.record import Failure, Result, Status
 from conformance.faults.registry import FAULTS, fault_by_id
-from conformance.record import Failure, Result, Status
 from conformance.replay import replay
 from conformance.replay_blob import ReplayBlob
 from conformance.request import Request

@@ -13,10 +13,21 @@ from typing import Any
 
 import pytest
 
-from conformance.certificate import FILES, KILLS, MANIFEST, REPORT, RESULTS, SUMS, WAIVERS, dump, file_texts, sums_text
-from conformance.judge import Decision
-from conformance.record import Kill, Manifest, Result
-from conformance.verify import Verdict, verify
+from conformance.certificate.folder import (
+    FILES,
+    KILLS,
+    MANIFEST,
+    REPORT,
+    RESULTS,
+    SUMS,
+    WAIVERS,
+    dump,
+    file_texts,
+    sums_text,
+)
+from conformance.certificate.judge import Decision
+from conformance.certificate.record import Kill, Manifest, Result
+from conformance.certificate.verify import Verdict, verify
 from tests.conformance.sample import FAULTS, MUST_PASS, WAIVER, failed, good_run
 from vskipper.errors import InputError
 
@@ -368,8 +379,8 @@ def test_neither_torch_nor_numpy_is_imported(tmp_path: Path) -> None:
         (stubs / name).mkdir(parents=True)
         (stubs / name / "__init__.py").write_text(f"raise ImportError('{name} is not there')")
     good_run().write(tmp_path / "cert")
-    command = "from tests.conformance.sample import MUST_PASS; from conformance.verify import verify; import sys; "
-    command += "from pathlib import Path; sys.exit(not verify(Path(sys.argv[1]), MUST_PASS).ok)"
+    command = "from tests.conformance.sample import MUST_PASS; from conformance.certificate.verify import verify; "
+    command += "import sys; from pathlib import Path; sys.exit(not verify(Path(sys.argv[1]), MUST_PASS).ok)"
     done = subprocess.run(
         [sys.executable, "-c", command, str(tmp_path / "cert")],
         env={**os.environ, "PYTHONPATH": f"{stubs}{os.pathsep}{Path.cwd()}"},

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from conformance import version_table
-from conformance.certificate import MANIFEST, RESULTS
-from conformance.verify import verify
+from conformance.certificate.folder import MANIFEST, RESULTS
+from conformance.certificate.verify import verify
 from conformance.version_table import HEADING, main
 from tests.conformance.sample import MUST_PASS, good_run
 from vskipper.errors import InputError

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from conformance.record import Status
-from conformance.waivers import apply_waivers, parse_waivers, waiver_problems
+from conformance.certificate.record import Status
+from conformance.certificate.waivers import apply_waivers, parse_waivers, waiver_problems
 from tests.conformance.sample import WAIVER, failed, good_run
 from vskipper.errors import InputError
 

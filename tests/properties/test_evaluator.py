@@ -11,7 +11,8 @@ import torch
 from hypothesis import strategies as st
 
 from conformance.runtimes.reference import ReferenceRuntime
-from properties import kv_writes, run
+from properties import run
+from properties.core import kv_writes
 from properties.oracle import oracle_of
 from properties.property import Property, Subject
 from properties.registry import CORE, by_id

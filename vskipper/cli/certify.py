@@ -18,7 +18,7 @@ from vskipper.errors import InputError
 from vskipper.suite import put_on_path
 
 if TYPE_CHECKING:
-    from conformance.certificate import Certificate
+    from conformance.certificate.folder import Certificate
     from conformance.request import Request
 
 MOST_WORKERS: Final = 4
@@ -65,7 +65,7 @@ def certify(
 ) -> int:
     """Certify a skip policy. Exit code 0 only if the level is granted, 1 if it is not, 2 on bad input."""
     put_on_path()
-    from conformance.certificate import check_target
+    from conformance.certificate.folder import check_target
     from conformance.must_pass import load_must_pass
     from conformance.request import Request
     from conformance.runtime_names import CUDA_BACKEND
@@ -184,8 +184,8 @@ def _run(request: Request, folder: Path, as_json: bool) -> int:
 
 
 def _write(record: dict[str, Any], folder: Path) -> Certificate:
-    from conformance.certificate import write_certificate
-    from conformance.record import Kill, Manifest, Result
+    from conformance.certificate.folder import write_certificate
+    from conformance.certificate.record import Kill, Manifest, Result
 
     return write_certificate(
         folder,

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from conformance.certificate import Certificate
-    from conformance.record import Result
+    from conformance.certificate.folder import Certificate
+    from conformance.certificate.record import Result
 
 STYLES: Final = {"passed": "green", "unsupported": "dim", "absent": "dim", "expected_failure": "yellow"}
 POLICY_CLAUSES: Final = ("POL-1", "POL-2")
@@ -95,7 +95,7 @@ def reasons_to_print(certificate: Certificate) -> tuple[str, ...]:
 
 
 def _cells(results: Iterable[Result], declared: Mapping[str, Sequence[str]]) -> tuple[Text | str, ...]:
-    from conformance.report_view import passed, worst
+    from conformance.certificate.report_view import passed, worst
 
     own = list(results)
     status = worst(own)

@@ -21,7 +21,7 @@ def verify(
     demands, not that the run took place.
     """
     put_on_path()
-    from conformance.verify import verify as judge
+    from conformance.certificate.verify import verify as judge
 
     verdict = judge(folder)
     if as_json:

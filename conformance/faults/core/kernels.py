@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from conformance.faults.core.padding import pads_count
 from conformance.faults.fault import Fault
-from conformance.faults.padding import pads_count
 from vskipper.action import Action
 from vskipper.cohort import Span
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from conformance.faults.edit_kv import Written, changed, edit_kv, others
+from conformance.faults.core.edit_kv import Written, changed, edit_kv, others
 from conformance.faults.fault import WRITES_AND_MAPS, Fault
 from conformance.runtimes.torch_runtime.attention import PagedAttention, load
 from vskipper.execution.packed import span_rows

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, Final
 
+from conformance.certificate.record import Result, Status
 from conformance.clauses import CLAUSE_BY_ID
-from conformance.record import Result, Status
 from vskipper.errors import InputError
 
 FIELDS: Final = ("clause", "property", "scope", "issue", "evidence", "expires")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from conformance.in_order import out_of_order
+from conformance.certificate.in_order import out_of_order
+from conformance.certificate.record import UNSUPPORTED, Kill, Manifest, Result, Status
 from conformance.must_pass import MustPass, SeededFault
-from conformance.record import UNSUPPORTED, Kill, Manifest, Result, Status
 
 
 def kill_reasons(

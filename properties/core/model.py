@@ -6,17 +6,17 @@ from dataclasses import replace
 
 from hypothesis.strategies import SearchStrategy
 
-from properties.all_run import all_run_cases
-from properties.all_run import check as check_all_run
 from properties.batch import Bounds, bounds_of, schedules
 from properties.case import ScheduleCase
+from properties.core.all_run import all_run_cases
+from properties.core.all_run import check as check_all_run
+from properties.core.gate import check_route, gates
+from properties.core.kv_values import check_kv
+from properties.core.sem import check_result
 from properties.drive import run, unscaled
-from properties.gate import check_route, gates
-from properties.kv_values import check_kv
 from properties.oracle import flexidepth_like, oracle_of
 from properties.property import Property, Subject
 from properties.row_batch import batch_of
-from properties.sem import check_result
 from properties.violation import Violation
 from reference.norm import rms_norm
 from vskipper.action import ATTENTION_BIT, MLP_BIT

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from conformance.certificate.record import QUIET, UNSUPPORTED, Kill, Result, Status
 from conformance.clauses import Clause, Level
 from conformance.must_pass import MustPass
-from conformance.record import QUIET, UNSUPPORTED, Kill, Result, Status
 from vskipper.action import LETTERS, Action
 
 CELL: Final = 14

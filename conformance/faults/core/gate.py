@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from conformance.faults.core.policies import run_where
 from conformance.faults.fault import WRITES_AND_MAPS, Fault
-from conformance.faults.policies import run_where
 from vskipper.action import Action
 from vskipper.policy import Route
 

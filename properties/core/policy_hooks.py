@@ -10,7 +10,7 @@ from torch import Tensor
 
 from properties.case import RowsCase
 from properties.compare import row_errors
-from properties.policy_rows import TIE, batch_of_rows, rows_cases, streams
+from properties.core.policy_rows import TIE, batch_of_rows, rows_cases, streams
 from properties.property import Property, Subject
 from properties.violation import Violation
 from vskipper.errors import PolicyError

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from conformance.certificate.in_order import out_of_order
+from conformance.certificate.judge_kills import kill_reasons
+from conformance.certificate.record import Kill, Manifest, Result, Status
+from conformance.certificate.waivers import Waiver, waiver_problems
 from conformance.clauses import LEVEL_BY_ID, Level
-from conformance.in_order import out_of_order
-from conformance.judge_kills import kill_reasons
 from conformance.must_pass import MustPass, Requirement
-from conformance.record import Kill, Manifest, Result, Status
-from conformance.waivers import Waiver, waiver_problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

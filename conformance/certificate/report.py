@@ -9,11 +9,11 @@ from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from conformance.certificate.judge import Decision
+from conformance.certificate.record import UNSUPPORTED, EngineIdentity, Kill, Manifest, Result, Status
+from conformance.certificate.report_view import clause_views, duration, matrix_view, passed, tape_view
 from conformance.clauses import LEVEL_BY_ID
-from conformance.judge import Decision
 from conformance.must_pass import MustPass
-from conformance.record import UNSUPPORTED, EngineIdentity, Kill, Manifest, Result, Status
-from conformance.report_view import clause_views, duration, matrix_view, passed, tape_view
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 

@@ -12,8 +12,8 @@ from hypothesis.strategies import DrawFn
 from properties.batch import bounds_of, schedules
 from properties.case import ScheduleCase, chunk_rows
 from properties.codec import case_type
+from properties.core.kv_writes import owner
 from properties.drive import Ran, run
-from properties.kv_writes import owner
 from properties.oracle import oracle_of
 from properties.pool import Kv, fill_pattern, snapshot, touched
 from properties.property import Property, Subject

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis.strategies import SearchStrategy
 
 from properties.case import RowsCase
-from properties.policy_rows import Decisions, ask, first_change, rows_cases
+from properties.core.policy_rows import Decisions, ask, first_change, rows_cases
 from properties.property import Property, Subject
 from properties.violation import Violation
 from vskipper.locate import hook_location

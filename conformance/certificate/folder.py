@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from conformance.judge import Decision, decide
+from conformance.certificate.judge import Decision, decide
+from conformance.certificate.record import Kill, Manifest, Result
+from conformance.certificate.report import render_report
+from conformance.certificate.schemas import valid
+from conformance.certificate.waivers import apply_waivers, parse_waivers
 from conformance.must_pass import MustPass, load_must_pass
-from conformance.record import Kill, Manifest, Result
-from conformance.report import render_report
-from conformance.schemas import valid
-from conformance.waivers import apply_waivers, parse_waivers
 from vskipper.errors import InputError
 
 SUMS: Final = "SHA256SUMS"

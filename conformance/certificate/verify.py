@@ -14,13 +14,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from conformance.certificate import FILES, KILLS, MANIFEST, REPORT, RESULTS, SUMS, WAIVERS, file_texts
+from conformance.certificate.folder import FILES, KILLS, MANIFEST, REPORT, RESULTS, SUMS, WAIVERS, file_texts
+from conformance.certificate.judge import Decision, decide
+from conformance.certificate.record import Kill, Manifest, Result
+from conformance.certificate.schemas import Damaged, parse, valid
+from conformance.certificate.waivers import parse_waivers
 from conformance.clauses import CONTRACT_VERSION, LEVEL_BY_ID
-from conformance.judge import Decision, decide
 from conformance.must_pass import MustPass, load_must_pass
-from conformance.record import Kill, Manifest, Result
-from conformance.schemas import Damaged, parse, valid
-from conformance.waivers import parse_waivers
 from vskipper import __version__
 from vskipper.errors import InputError
 

@@ -1,0 +1,1 @@
+"""What a certificate holds, how it is judged, written, shown and re-checked."""

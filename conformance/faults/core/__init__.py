@@ -1,0 +1,1 @@
+"""Seeded faults of level Core."""

@@ -1,0 +1,1 @@
+"""Properties of level Core, and cases that only they draw."""
