@@ -87,7 +87,8 @@ CLAUSES: Final = (
     _clause(
         "MODE-3",
         LIFECYCLE,
-        "a request's prefill mode never changes; its decode mode changes at most once, dense to routed",
+        "a request's prefill mode never changes; its decode mode changes at most once, dense to routed. A decode row "
+        "that no graph covers runs dense, is counted, and does so whenever it is computed again",
     ),
     _clause("CACHE-1", LIFECYCLE, "prefixes of different mode, policy, weights or settings are never shared"),
     _clause(

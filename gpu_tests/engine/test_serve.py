@@ -13,7 +13,7 @@ from conformance.runtimes.sglang.server.messages import Answer, Request
 from conformance.runtimes.sglang.server.process import Server, running
 from gpu_tests.engine.places import PLACES, Place
 from properties.lifecycle.case import NAME, Rules
-from properties.lifecycle.routes import expected_routes
+from properties.lifecycle.routes import Modes, expected_routes
 from reference.action import PROJECT_ONLY
 from vskipper.models.seeded import ROUTED_LAYERS
 from vskipper.sglang.config import EngineConfig
@@ -60,7 +60,7 @@ def expected(request: Request, answer: Answer) -> tuple[tuple[str, str], float]:
     assert request.name is not None
     prompt = len(request.tokens)
     given = (*request.tokens, *answer.tokens)[:-1]
-    routes = expected_routes(RULES, LAYERS, request.name, given, prompt, ROUTED)[prompt:]
+    routes = expected_routes(RULES, LAYERS, request.name, given, Modes(plan=ROUTED, prompt=prompt))[prompt:]
     skipped = sum(codes.count(PROJECT_ONLY) for codes in routes if codes is not None)
     return ROUTED, skipped / (len(routes) * LAYERS)
 

@@ -10,9 +10,10 @@ from hypothesis.strategies import DrawFn
 
 from properties.codec import case_type
 from properties.lifecycle.case import FORGED, Arrival, LifeCase, Rules, chain_cases, life_cases, shapes
-from properties.lifecycle.engine import History, Ran, Shape
+from properties.lifecycle.engine import History, Ran, Shape, engine_of
 from properties.lifecycle.paths import paths
 from properties.lifecycle.play import Player, opened
+from properties.lifecycle.routes import fallen_rows
 from properties.lifecycle.seen import note
 from properties.lifecycle.shared import Entry, entries, first_eviction, longest, namespace_of
 from properties.property import Property, Subject
@@ -71,7 +72,9 @@ def begun(subject: Subject, case: LifeCase | SwapCase, names: Collection[str] = 
             history = session.run(player)
             note(subject, history, names)
             keys = {sent.name: sent.user_key for sent in player.submitted.values()}
-            left.extend(entries(history, each.rules, run, keys, shape.overlap))
+            left.extend(
+                entries(history, each.rules, run, keys, shape.overlap, fallen_rows(history, engine_of(subject)))
+            )
             found.extend(_begun(each, run, history, keys, left, evicted))
             evicted = evicted or first_eviction(history, shape.page_size) <= len(history.accounts)
     return found

@@ -7,10 +7,10 @@ import torch
 from properties.compare import Envelope, outside
 from properties.lifecycle.alone import Actions, Answer, both
 from properties.lifecycle.case import LifeCase, Rules, life_cases
-from properties.lifecycle.engine import FINISHED, History, Kv, Pass, Ran
+from properties.lifecycle.engine import FINISHED, History, Kv, Pass, Ran, engine_of
 from properties.lifecycle.paths import Path, paths
 from properties.lifecycle.play import play
-from properties.lifecycle.routes import DENSE, Plan, expected_routes
+from properties.lifecycle.routes import Modes, expected_routes, fallen_rows, plan_of
 from properties.lifecycle.seen import note
 from properties.property import Property, Subject
 from properties.violation import Violation
@@ -25,12 +25,14 @@ def check(subject: Subject, case: LifeCase) -> None:
     note(subject, history, COUNTERS)
     outputs = {case.name(number): arrival.outputs for number, arrival in enumerate(case.arrivals)}
     ways = paths(history)
+    fallen = fallen_rows(history, engine_of(subject))
     for name, ran in history.requests.items():
+        modes = Modes(plan=plan_of(ran), prompt=len(ran.prompt), fallen=fallen[name])
         if name in ways:
-            check_rows(subject, case.rules, history, ran, ways[name])
+            check_rows(subject, case.rules, history, ran, ways[name], modes)
         if ran.finish in FINISHED:
             check_length(ran, outputs[name])
-            check_against_reference(subject, case.rules, ran)
+            check_against_reference(subject, case.rules, ran, modes)
 
 
 def check_length(ran: Ran, asked: int) -> None:
@@ -40,15 +42,10 @@ def check_length(ran: Ran, asked: int) -> None:
         raise Violation(CLAUSE, "wrong_length", facts)
 
 
-def plan_of(ran: Ran) -> Plan:
-    """The plan under which its last pass ran."""
-    return (ran.plans[-1] if ran.plans else None) or DENSE
-
-
-def check_rows(subject: Subject, rules: Rules, history: History, ran: Ran, way: Path) -> None:
+def check_rows(subject: Subject, rules: Rules, history: History, ran: Ran, way: Path, modes: Modes) -> None:
     """Rows follow each other without a gap, are recorded as whose they are, and take the policy's routes."""
     tokens = (*ran.prompt, *ran.outputs)
-    routes = expected_routes(rules, len(subject.model.routed_layers), ran.name, tokens, len(ran.prompt), plan_of(ran))
+    routes = expected_routes(rules, len(subject.model.routed_layers), ran.name, tokens, modes)
     for turn in way:
         for before, piece in zip((None, *turn), turn, strict=False):
             if before is not None and piece.first != before.end:
@@ -76,12 +73,12 @@ def check_row(each: Pass, step: int, row: int, ran: Ran, routes: list[Actions], 
         raise Violation(CLAUSE, "wrong_route", {**facts, "got": taken, "expected": expected})
 
 
-def check_against_reference(subject: Subject, rules: Rules, ran: Ran) -> None:
+def check_against_reference(subject: Subject, rules: Rules, ran: Ran, modes: Modes) -> None:
     """Tokens and KV of a request that finished."""
     assert ran.kv is not None
     tokens = (*ran.prompt, *ran.outputs)[: len(ran.slots)]
     layers = len(subject.model.routed_layers)
-    routes = expected_routes(rules, layers, ran.name, tokens, len(ran.prompt), plan_of(ran))
+    routes = expected_routes(rules, layers, ran.name, tokens, modes)
     same, truth = (each.answer(tokens, routes) for each in both(subject, rules.weights, "checkpoint"))
     check_kv(subject, ran, ran.kv, same, truth)
     check_tokens(subject, ran, same, truth)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from properties.lifecycle.case import Rules
 from properties.lifecycle.engine import FINISHED, History, Ran
-from properties.lifecycle.life_alone import plan_of
 from properties.lifecycle.paths import Path, paths
+from properties.lifecycle.routes import plan_of
 
 # user key, mode of the prefill, and what decides the routes or whose they alone are
 Namespace = tuple[str | None, str, object]
@@ -41,25 +42,39 @@ def rules_identity(rules: Rules) -> object:
     return (rules.eighths, rules.thirds, rules.by_token, rules.seed, rules.weights)
 
 
-def entries(history: History, rules: Rules, run: int, keys: Mapping[str, str | None], overlap: bool) -> Iterable[Entry]:
-    """All that the requests of one run may have left in the cache."""
+def entries(
+    history: History,
+    rules: Rules,
+    run: int,
+    keys: Mapping[str, str | None],
+    overlap: bool,
+    fallen: Mapping[str, frozenset[int]],
+) -> Iterable[Entry]:
+    """All that the requests of one run may have left in the cache. fallen: positions of their decode rows that ran
+    dense whatever the plan says."""
     for name, way in paths(history).items():
         ran = history.requests[name]
-        yield from _entries(ran, way, namespace_of(ran, rules, run, keys[name]), history, run, overlap)
+        own = namespace_of(ran, rules, run, keys[name])
+        yield from _entries(ran, way, own, history, run, overlap, fallen[name])
 
 
-def _entries(ran: Ran, way: Path, namespace: Namespace, history: History, run: int, overlap: bool) -> Iterable[Entry]:
+def _entries(
+    ran: Ran, way: Path, namespace: Namespace, history: History, run: int, overlap: bool, fallen: frozenset[int]
+) -> Iterable[Entry]:
     tokens = (*ran.prompt, *ran.outputs)
     prefill, decode = plan_of(ran)
+    falls = decode == "routed" and bool(fallen)
+    # positions of one mode, from the first on
+    alike = len(ran.prompt) if prefill != decode else min(fallen) if falls else sys.maxsize
     for number, turn in enumerate(way):
         # after a retraction a request of two modes computes both of them in one go, for itself alone
-        private = number > 0 and prefill != decode
+        private = number > 0 and (prefill != decode or alike < way[number - 1][-1].end)
         for piece in turn:
             at = history.passes[piece.step].iteration + 1
-            same = min(piece.end, len(ran.prompt)) if prefill != decode else piece.end
+            same = min(piece.end, alike)
             entry = Entry(run=run, at=at, request=ran.name, namespace=namespace, tokens=tokens[:same], certain=False)
             # decoded tokens come in when the request ends, for certain if it ends by itself
-            ended = number == len(way) - 1 and piece is turn[-1] and ran.finish in FINISHED
+            ended = number == len(way) - 1 and piece is turn[-1] and ran.finish in FINISHED and not falls
             if not private:
                 yield entry
                 if number == 0 and (piece.end <= len(ran.prompt) or ended):

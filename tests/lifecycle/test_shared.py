@@ -39,7 +39,9 @@ def test_a_way_is_its_pieces_and_a_retraction_begins_another() -> None:
 
 
 def test_all_is_shared_where_both_modes_are_one() -> None:
-    found = list(entries(history("routed"), Rules(by_token=True), 0, {"a": None}, overlap=False))
+    found = list(
+        entries(history("routed"), Rules(by_token=True), 0, {"a": None}, overlap=False, fallen={"a": frozenset()})
+    )
     own = [entry for entry in found if entry.own]
     assert longest((*PROMPT, 8, 1), own, page_size=1) == 4
     assert longest((*PROMPT, 8, 1), own, page_size=2) == 4
@@ -48,13 +50,24 @@ def test_all_is_shared_where_both_modes_are_one() -> None:
 
 
 def test_tokens_of_a_second_mode_are_kept_apart() -> None:
-    found = list(entries(history("dense"), Rules(by_token=True), 0, {"a": None}, overlap=False))
+    found = list(
+        entries(history("dense"), Rules(by_token=True), 0, {"a": None}, overlap=False, fallen={"a": frozenset()})
+    )
     assert longest((*PROMPT, 8, 1), [entry for entry in found if entry.own], page_size=1) == 3
     assert longest((*PROMPT, 8, 1), found, page_size=1) == 4
 
 
 def test_what_two_modes_compute_after_a_retraction_is_nobody_elses() -> None:
-    found = list(entries(history("dense", retracted=True), Rules(by_token=True), 0, {"a": None}, overlap=False))
+    found = list(
+        entries(
+            history("dense", retracted=True),
+            Rules(by_token=True),
+            0,
+            {"a": None},
+            overlap=False,
+            fallen={"a": frozenset()},
+        )
+    )
     assert {entry.own for entry in found if entry.at == 5} == {False}
 
 

@@ -81,9 +81,18 @@ def test_rows_that_no_graph_covered_count_as_not_skipped() -> None:
     assert state.summary()["skipped_share"] == {"prefill": None, "decode": 0.25}
 
 
-def test_a_demoted_request_decodes_dense_and_keeps_what_it_counted() -> None:
+def test_a_fallen_row_stays_dense_and_its_neighbours_run_as_planned() -> None:
     state = new_state(RequestPlan(prefill=ROUTED, decode=ROUTED), "a", 3)
-    state.count(Phase.DECODE, pairs=4, skipped=2)
-    state.demote()
-    assert (state.mode(2), state.mode(3)) == (ROUTED, DENSE) and state.plan.differs
-    assert state.summary()["decode"] == "dense" and state.summary()["skipped_share"]["decode"] == 0.5
+    assert not state.mixes and state.edges(0, 9) == [0, 3, 9]
+    for position in (4, 5, 8):
+        state.fall(position, for_good=False)
+    assert [position for position in range(12) if state.mode(position) == DENSE] == [4, 5, 8]
+    assert state.edges(0, 12) == [0, 3, 4, 6, 8, 9, 12] and state.edges(5, 6) == [5, 6]
+    assert state.mixes and not state.plan.differs
+
+
+def test_a_request_can_fall_for_good() -> None:
+    state = new_state(RequestPlan(prefill=ROUTED, decode=ROUTED), "a", 3)
+    state.fall(5, for_good=True)
+    assert [state.mode(position) for position in (2, 4, 5, 6, 10**6)] == [ROUTED, ROUTED, DENSE, DENSE, DENSE]
+    assert state.summary()["decode"] == "routed"

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from vskipper.policy import PolicyCapabilities
+from vskipper.policy import Phase, PolicyCapabilities
+from vskipper.sglang import namespace
 from vskipper.sglang.config import EngineConfig
 from vskipper.sglang.process import Serving
 from vskipper.sglang.request import RequestMode, RequestPlan, new_state
@@ -37,7 +38,7 @@ class Passes:
 def request(plan: RequestPlan) -> Any:
     state = new_state(plan, "a", 3)
     cached = {"extra_key": None, "skip_radix_cache_insert": False}
-    return SimpleNamespace(vskipper=state, output_ids=[5], is_retracted=False, **cached)
+    return SimpleNamespace(vskipper=state, origin_input_ids=[1, 2, 3], output_ids=[5], is_retracted=False, **cached)
 
 
 def decode(lengths: list[int]) -> tuple[torch.Tensor, torch.Tensor, Any]:
@@ -67,6 +68,33 @@ def test_its_rows_run_dense_and_so_do_later_ones_of_a_policy_that_tolerates_no_d
 
     again = serving.open_batch(batch)
     assert again.is_routed(decode([5, 5])[2]) == tolerates
-    assert states[0].mode(2) == RequestMode.ROUTED
-    # what it computes again after a retraction runs in the mode that it has now
-    assert (states[0].mode(3) == RequestMode.ROUTED) == tolerates
+    assert again.plan(*decode([5, 5])) is None or tolerates
+    serving.close_batch(batch, again)
+    # a row that a graph covers is counted by its evidence
+    assert states[0].uncovered == (2 if tolerates else 4)
+    # all of it again after a retraction: rows run in the mode in which they ran first
+    assert [states[0].mode(position) for position in (2, 3)] == [RequestMode.ROUTED, RequestMode.DENSE]
+    assert (states[0].mode(4) == RequestMode.ROUTED) == tolerates
+
+
+def test_what_a_fallen_request_computes_again_is_its_own() -> None:
+    policy = SimpleNamespace(capabilities=PolicyCapabilities(prefix_determined=True, tolerates_dense_prefix=True))
+    served: Any = SimpleNamespace(policy=policy, routed_layers=(1, 2), routes="r")
+    serving = Serving(EngineConfig(policy="random-skip"), served, Passes())  # type: ignore[arg-type]
+    fallen, whole = request(ROUTED), request(ROUTED)
+    for each in (fallen, whole):
+        each.vskipper_user_key, each.extra_key = None, "shared"
+    fallen.vskipper.fall(3, for_good=False)
+    for each in (fallen, whole):
+        serving.retracted(each)
+    assert namespace.is_private(fallen.extra_key) and whole.extra_key == "shared"
+
+
+def test_a_prompt_that_was_cut_ends_where_it_was_cut() -> None:
+    policy = SimpleNamespace(capabilities=PolicyCapabilities())
+    served: Any = SimpleNamespace(policy=policy, routed_layers=(1, 2), routes="")
+    serving = Serving(EngineConfig(policy="random-skip"), served, Passes())  # type: ignore[arg-type]
+    cut = request(ROUTED)
+    cut.origin_input_ids = [1, 2]
+    serving.open_batch(SimpleNamespace(reqs=[cut]))
+    assert cut.vskipper.phase(2) == Phase.DECODE

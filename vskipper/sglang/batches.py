@@ -47,19 +47,20 @@ class PassEvidence:
 
 class BatchPass:
     """Implements PassSource for one batch of the scheduler. states: of the batch's requests, in its order. fail: ends a
-    request, by its number in the batch, with an error. uncovered: told of a request whose rows ran dense though its
-    plan says routed."""
+    request, by its number in the batch, with an error. uncovered: told of a request of which the decode row at a
+    position ran dense though it was to run routed."""
 
     def __init__(
         self,
         states: Sequence[RequestState],
         fail: Callable[[int, PolicyError], None],
-        uncovered: Callable[[int], None],
+        uncovered: Callable[[int, int], None],
     ) -> None:
         self._states = tuple(states)
         self._fail = fail
         self._uncovered = uncovered
         self._given: tuple[Tensor, Tensor, tuple[Stretch, ...]] | None = None
+        self._found: tuple[Stretch, ...] = ()
         self.evidence: list[PassEvidence] = []
         self.was_uncovered = False
 
@@ -97,12 +98,23 @@ class BatchPass:
         return None
 
     def uncovered(self) -> None:
+        assert self._given is not None
         self.was_uncovered = True
-        for number in self._routed():
-            self._uncovered(number)
+        numbers = {id(state): number for number, state in enumerate(self._states)}
+        for stretch in self._given[2]:
+            if not stretch.dense:
+                self._uncovered(numbers[id(stretch.state)], stretch.first)
+
+    def count_uncovered(self, routed_layers: int) -> None:
+        """Add to its requests' counts the rows that ran dense, in this pass or an earlier one, for want of a graph."""
+        for stretch in self._found:
+            fell = stretch.dense or self.was_uncovered
+            if fell and stretch.state.failure is None and not stretch.planned_dense:
+                stretch.state.uncovered += routed_layers * stretch.count
 
     def _stretches(self, forward_batch: Any) -> tuple[Stretch, ...]:
-        return stretches(self._states, row_positions(forward_batch, len(self._states)))
+        self._found = stretches(self._states, row_positions(forward_batch, len(self._states)))
+        return self._found
 
     def _routed(self) -> list[int]:
         """Numbers of the requests of which a row runs routed."""

@@ -59,17 +59,19 @@ class Serving:
 
     def retracted(self, request: Any) -> None:
         """The request's KV is gone. What it computes again mixes two modes where its plan does, and is its own."""
-        if request.vskipper.plan.differs and request.vskipper.failure is None:
+        if request.vskipper.mixes and request.vskipper.failure is None:
             request.extra_key = self._private(request.vskipper_user_key)
             request.skip_radix_cache_insert = False
 
     def open_batch(self, batch: Any) -> BatchPass:
         """What the model asks how to run the batch."""
-        states = [request.vskipper for request in batch.reqs]
+        for request in batch.reqs:
+            # a prompt that is too long is cut after it was admitted, where the engine is told to
+            request.vskipper.prompt_length = len(request.origin_input_ids)
         return BatchPass(
-            states,
+            [request.vskipper for request in batch.reqs],
             lambda number, error: self._fail(batch.reqs[number], error),
-            lambda number: self._uncovered(batch.reqs[number]),
+            lambda number, position: self._uncovered(batch.reqs[number], position),
         )
 
     def close_batch(self, batch: Any, ran: BatchPass) -> None:
@@ -77,6 +79,7 @@ class Serving:
         for evidence in ran.evidence:
             evidence.count()
             self._metrics.routed_pass(evidence)
+        ran.count_uncovered(len(self._served.routed_layers))
         self._uncovered_passes += ran.was_uncovered
         if batch.reqs and not ran.evidence:
             self._metrics.dense_pass(uncovered=ran.was_uncovered)
@@ -92,12 +95,10 @@ class Serving:
         if state.promote():
             self._metrics.promoted()
 
-    def _uncovered(self, request: Any) -> None:
-        """Its row runs dense, since no routed graph covers the batch: one row, and what it writes is not shared. For a
-        policy that tolerates no dense prefix, the rows after it do too."""
-        request.vskipper.uncovered += len(self._served.routed_layers)
-        if not self._served.policy.capabilities.tolerates_dense_prefix:
-            request.vskipper.demote()
+    def _uncovered(self, request: Any, position: int) -> None:
+        """Its row runs dense, since no routed graph covers the batch, and what it writes is not shared. For a policy
+        that tolerates no dense prefix, the rows after it do too."""
+        request.vskipper.fall(position, for_good=not self._served.policy.capabilities.tolerates_dense_prefix)
         cache.keep_private(request)
 
     def _fail(self, request: Any, error: PolicyError) -> None:

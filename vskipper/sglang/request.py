@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+import sys
+from bisect import bisect_right
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -39,15 +41,17 @@ class RequestPlan:
 class RequestState:
     """key: what the policy sees of the request. prompt_length: rows at lower positions are of phase prefill.
     pairs, skipped: (row, routed layer) pairs that ran and those that were PROJECT_ONLY, by phase; rows of dense phases
-    are not counted. uncovered: pairs of decode rows that ran dense although their plan says routed. promoted: decode
-    rows have run routed after a dense prefill. failure: what the policy broke down with in one of this request's
-    passes; from then on it runs dense until it is ended."""
+    are not counted. fallen: decode positions, ascending, that run dense although the plan says routed, since no graph
+    covered their batch; uncovered: pairs of such rows. promoted: decode rows have run routed after a dense prefill.
+    failure: what the policy broke down with in one of this request's passes; from then on it runs dense until it is
+    ended."""
 
     plan: RequestPlan
     key: int
     prompt_length: int
     pairs: dict[Phase, int] = field(default_factory=lambda: dict.fromkeys(Phase, 0))
     skipped: dict[Phase, int] = field(default_factory=lambda: dict.fromkeys(Phase, 0))
+    fallen: list[range] = field(default_factory=list)
     uncovered: int = 0
     promoted: bool = False
     failure: str | None = None
@@ -56,15 +60,34 @@ class RequestState:
         return Phase.PREFILL if position < self.prompt_length else Phase.DECODE
 
     def mode(self, position: int) -> RequestMode:
-        """How the row at `position` runs."""
-        return RequestMode.DENSE if self.failure is not None else self.plan.mode(self.phase(position))
+        """How the row at `position` runs, whenever it is computed."""
+        dense = self.failure is not None or self._fell(position)
+        return RequestMode.DENSE if dense else self.plan.mode(self.phase(position))
 
-    def demote(self) -> None:
-        """Every later decode row runs dense."""
-        self.plan = replace(self.plan, decode=RequestMode.DENSE)
+    def _fell(self, position: int) -> bool:
+        number = bisect_right(self.fallen, position, key=lambda span: span.start)
+        return number > 0 and position in self.fallen[number - 1]
+
+    def fall(self, position: int, *, for_good: bool) -> None:
+        """The decode row at `position`, the highest so far, runs dense; for_good: and so do all after it."""
+        stop = sys.maxsize if for_good else position + 1
+        if self.fallen and self.fallen[-1].stop == position:
+            self.fallen[-1] = range(self.fallen[-1].start, stop)
+        else:
+            self.fallen.append(range(position, stop))
+
+    def edges(self, first: int, stop: int) -> list[int]:
+        """`first`, `stop`, and the positions between them where another phase or another mode begins; ascending."""
+        known = (self.prompt_length, *(edge for span in self.fallen for edge in (span.start, span.stop)))
+        return sorted({first, stop, *(edge for edge in known if first < edge < stop)})
+
+    @property
+    def mixes(self) -> bool:
+        """Whether rows of it run in both modes."""
+        return self.plan.differs or bool(self.fallen)
 
     def count(self, phase: Phase, *, pairs: int, skipped: int) -> None:
-        """Count a routed row of `phase`."""
+        """Count routed rows of `phase`."""
         self.pairs[phase] += pairs
         self.skipped[phase] += skipped
 

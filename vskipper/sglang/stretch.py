@@ -1,9 +1,10 @@
-"""Rows of a pass that belong together: one request's, in one phase, one after the other."""
+"""Rows of a pass that belong together: one request's, in one phase and one mode, one after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from vskipper.policy import Phase
@@ -23,23 +24,19 @@ class Stretch:
     def phase(self) -> Phase:
         return self.state.phase(self.first)
 
+    @property
+    def planned_dense(self) -> bool:
+        """Whether its request's plan has it dense."""
+        return self.state.plan.mode(self.phase) == RequestMode.DENSE
+
 
 def stretches(states: Sequence[RequestState], places: Sequence[tuple[int, int]]) -> tuple[Stretch, ...]:
     """places: first position and number of rows of each request, in the order of the pass."""
     return tuple(
         Stretch(state=state, first=first, count=stop - first, dense=state.mode(first) == RequestMode.DENSE)
         for state, place in zip(states, places, strict=True)
-        for first, stop in _by_phase(state, *place)
+        for first, stop in pairwise(state.edges(place[0], sum(place)))
     )
-
-
-def _by_phase(state: RequestState, first: int, count: int) -> Sequence[tuple[int, int]]:
-    """First position and the one after the last, of the rows of the prompt and of those after it."""
-    stop = first + count
-    edge = min(max(state.prompt_length, first), stop)
-    if first < edge < stop:
-        return (first, edge), (edge, stop)
-    return ((first, stop),) if count else ()
 
 
 def row_positions(forward_batch: Any, requests: int) -> list[tuple[int, int]]:

@@ -121,15 +121,19 @@ def cost(engine: Engine, subject: Subject, name: str, plan: StepPlan, times: int
 
 def _routed(engine: Engine, plan: StepPlan, pool: Any, states: list[RequestState]) -> None:
     """As the scheduler's seams run a batch, but for the metrics."""
-    source = BatchPass(states, _never, _never)
+    source = BatchPass(states, _failed, _uncovered)
     with published(source):
         engine.run(plan, pool)
     (evidence,) = source.evidence
     evidence.count()
 
 
-def _never(number: int, error: PolicyError | None = None) -> None:
-    raise RuntimeError(f"request {number} failed or ran dense: {error}")
+def _failed(number: int, error: PolicyError) -> None:
+    raise error
+
+
+def _uncovered(number: int, position: int) -> None:
+    raise RuntimeError(f"request {number} ran dense at position {position}")
 
 
 def _milliseconds(call: Callable[[], None]) -> float:

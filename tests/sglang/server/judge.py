@@ -13,7 +13,7 @@ from conformance.subjects import SubjectSpec, build_subject
 from properties.compare import Envelope
 from properties.lifecycle.alone import Actions, both
 from properties.lifecycle.case import NAME, Rules
-from properties.lifecycle.routes import Plan, expected_routes
+from properties.lifecycle.routes import Modes, Plan, expected_routes
 from properties.property import Subject
 from reference.action import PROJECT_ONLY
 from tests.sglang.server.load import POOL, tokens
@@ -92,7 +92,7 @@ class Judge:
         layers = len(self.routed_layers)
         given = self._given(request, answer, beyond)
         stated = _summary(answer).plan if plan is None else plan
-        return expected_routes(self.rules, layers, request.name, given, len(request.tokens), stated)
+        return expected_routes(self.rules, layers, request.name, given, Modes(plan=stated, prompt=len(request.tokens)))
 
     def tape(self, request: Request, answer: Answer, beyond: int = 0) -> Tape:
         """Of the rows that an answer took which was never taken off: those of cached positions did not run. beyond:

@@ -150,5 +150,5 @@ def _failed(number: int, error: PolicyError) -> None:
     raise error
 
 
-def _uncovered(number: int) -> None:
+def _uncovered(number: int, position: int) -> None:
     raise RuntimeError(f"request {number} of a batch that has a routed graph ran without one")

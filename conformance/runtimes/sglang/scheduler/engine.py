@@ -23,6 +23,9 @@ class SchedulerEngine:
     overlaps: bool = True
     shapes: tuple[Shape, ...] | None = None
 
+    def covers(self, rows: int) -> bool:
+        return not self.seat.graphs or rows <= max(self.seat.graphs)
+
     def open(self, model: Model, shape: Shape, *, stock: bool = False) -> LifecycleSession:
         key = (model.directory, model.dtype, model.routed_layers, self.seat, shape, stock)
         if key not in _built:

@@ -74,6 +74,7 @@ class _Ran:
     evidence."""
 
     iteration: int
+    decode: bool
     places: list[tuple[str, int]]
     slots: Tensor
     replayed: bool
@@ -114,6 +115,7 @@ class Watch:
         self._ran.append(
             _Ran(
                 iteration=self.iteration,
+                decode=batch.forward_mode.is_decode(),
                 places=places,
                 slots=slots,
                 replayed=bool(getattr(result, "can_run_cuda_graph", False)),
@@ -162,7 +164,7 @@ class Watch:
 
     def _recorded(self, each: _Ran, slots: list[int]) -> Pass:
         rows = (Row(request=name, position=at, slot=slot) for (name, at), slot in zip(each.places, slots, strict=True))
-        ran = Pass(iteration=each.iteration, rows=tuple(rows), replayed=each.replayed)
+        ran = Pass(iteration=each.iteration, rows=tuple(rows), decode=each.decode, replayed=each.replayed)
         source = each.source
         evidence = source.evidence[-1] if source is not None and source.evidence else None
         if evidence is None:

@@ -21,6 +21,10 @@ class ServerEngine:
     overlaps: bool = True
     shapes: tuple[Shape, ...] | None = FEW
 
+    def covers(self, rows: int) -> bool:
+        """All: on a CPU nothing is captured."""
+        return True
+
     def open(self, model: Model, shape: Shape, *, stock: bool = False) -> LifecycleSession:
         asked = Asked.of(model, arguments(shape), stock=stock)
         return ServerLife(asked, attended(asked), replace(model, tensors={}))
