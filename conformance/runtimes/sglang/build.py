@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from conformance.runtimes.sglang.arguments import server_arguments
-from conformance.runtimes.sglang.garbage import collected_by_name
+from conformance.runtimes.sglang.garbage import tidied_before
 from conformance.runtimes.sglang.process import prepare_groups, publish, quiet_engine
 from conformance.runtimes.sglang.seat import TOKENS, Seat
 from properties.runtime import Model
@@ -36,7 +36,7 @@ def build(model: Model, seat: Seat, *, plugin: bool = True) -> Built:
         raise InputError("model folder", where=f"model {model.name}", got="none", expected="a Hugging Face folder")
     # the policy is a stand-in: each session sets its own for its passes
     config = EngineConfig(policy="static-depth", settings={"ratio": 0.0}, routed_layers=model.routed_layers)
-    with mock.patch.dict(os.environ, config.environment()), quiet_engine(), collected_by_name():
+    with mock.patch.dict(os.environ, config.environment()), quiet_engine(), tidied_before():
         if not plugin:
             os.environ.pop(VARIABLE)
         built = _build(model, seat)

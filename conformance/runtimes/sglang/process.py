@@ -14,13 +14,15 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from conformance.runtimes.sglang.garbage import collected_by_name, leave_out_imported
+from conformance.runtimes.sglang.garbage import leave_out_imported, tidied_before
 from vskipper.errors import InputError
 from vskipper.sglang.cpu import prepare_process
 from vskipper.sglang.plugin import use_models
 
 # what a launcher would say of the only rank
 RANK = {"world_rank": 0, "gpu_id": 0}
+# what holds the decode graphs, by the name that a version has for it
+GRAPH_RUNNERS = ("decode_cuda_graph_runner", "graph_runner")
 
 
 # where engines of this process run: SGLang asks once, when it is imported
@@ -96,7 +98,10 @@ def capture_anew(runner: Any) -> None:
     """The decode graphs of an engine that has some. Warming up writes to the slots that stand in the buffers: in those
     of a new graph runner the dummy one does."""
     forget_buffers()
-    with quiet_engine(), collected_by_name():
+    for name in GRAPH_RUNNERS:
+        if hasattr(runner, name):
+            setattr(runner, name, None)
+    with quiet_engine(), tidied_before():
         (getattr(runner, "init_decode_cuda_graph", None) or runner.init_device_graphs)()
 
 

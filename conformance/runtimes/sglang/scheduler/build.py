@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 from conformance.runtimes.sglang.arguments import server_arguments
-from conformance.runtimes.sglang.garbage import collected_by_name
+from conformance.runtimes.sglang.garbage import tidied_before
 from conformance.runtimes.sglang.process import prepare, publish, quiet_engine, remember
 from conformance.runtimes.sglang.seat import Seat
 from properties.lifecycle.engine import Shape
@@ -63,7 +63,7 @@ def build(model: Model, shape: Shape, seat: Seat, *, stock: bool) -> Built:
     config = EngineConfig(policy="static-depth", settings={"ratio": 0.0}, routed_layers=model.routed_layers)
     with (
         quiet_engine(),
-        collected_by_name(),
+        tidied_before(),
         mock.patch.dict(os.environ, config.environment()),
         mock.patch.dict(_classes(), _stock() if stock else {}),
         _opened_sockets() as sockets,
