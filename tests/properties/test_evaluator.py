@@ -134,6 +134,13 @@ def test_a_check_that_never_met_its_case_is_vacuous_and_says_which() -> None:
     assert (outcome.status, outcome.detail, outcome.counters) == ("vacuous", "never seen: met", {"met": 0})
 
 
+@pytest.mark.parametrize(("can", "status", "counters"), [(True, "vacuous", {"met": 0}), (False, "passed", {})])
+def test_a_counter_is_asked_of_a_subject_that_can_raise_it(can: bool, status: str, counters: dict[str, int]) -> None:
+    rule = replace(_property(st.integers(), _nothing, ("met",)), only_where={"met": lambda subject: can})
+    outcome = run_property(rule, subject_of(), examples=5, seed=0)
+    assert (outcome.status, outcome.counters) == (status, counters)
+
+
 def test_counters_of_one_run_do_not_serve_the_next() -> None:
     subject = subject_of()
     subject.seen["met"] = 7
