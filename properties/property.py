@@ -48,7 +48,7 @@ class Property:
     cases: Callable[[Subject], SearchStrategy[Any]]
     check: Callable[[Subject, Any], None]
     counters: tuple[str, ...]
-    only_where: Mapping[str, Callable[[Subject], bool]] = field(default_factory=dict)
+    only_where: Mapping[str, Callable[[Subject], bool]] = field(default_factory=dict, hash=False)
     examples: int = 50
     scope: str = "structure"
     own_routes: bool = False

@@ -93,11 +93,13 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """iteration: of the loop. actions: [routed layers][rows] and owners: what was recorded of a routed pass; None of a
-    dense one. replayed: whether the engine replayed a captured graph."""
+    """iteration: of the loop. decode: whether the engine ran it as a decode batch. actions: [routed layers][rows] and
+    owners: what was recorded of a routed pass; None of a dense one. replayed: whether the engine replayed a captured
+    graph."""
 
     iteration: int
     rows: tuple[Row, ...]
+    decode: bool = False
     replayed: bool = False
     actions: tuple[tuple[int, ...], ...] | None = None
     owners: tuple[Owner, ...] | None = None
@@ -188,6 +190,10 @@ class LifecycleEngine(Protocol):
     @property
     def shapes(self) -> tuple[Shape, ...] | None:
         """The only ones that it is asked for, where starting another takes long; None: any."""
+
+    @property
+    def captures(self) -> bool:
+        """Whether decode batches are replayed from captured graphs."""
 
     def open(self, model: Model, shape: Shape, *, stock: bool = False) -> LifecycleSession:
         """An idle engine with an empty prefix cache. stock: with the engine's own model class."""

@@ -7,7 +7,7 @@ import torch
 from properties.compare import Envelope, outside
 from properties.lifecycle.alone import Actions, Answer, both
 from properties.lifecycle.case import LifeCase, Rules, life_cases
-from properties.lifecycle.engine import FINISHED, History, Kv, Pass, Ran
+from properties.lifecycle.engine import FINISHED, History, Kv, Pass, Ran, engine_of
 from properties.lifecycle.paths import Path, paths
 from properties.lifecycle.play import play
 from properties.lifecycle.routes import DENSE, Plan, expected_routes
@@ -17,12 +17,24 @@ from properties.violation import Violation
 from reference.action import RUN
 
 CLAUSE = "LIFE-1"
-COUNTERS = ("finished", "retractions", "prefix_hits", "chunked", "mixed_passes", "aborts", "promotions", "slot_reuses")
+COUNTERS = (
+    "finished",
+    "retractions",
+    "prefix_hits",
+    "chunked",
+    "mixed_passes",
+    "aborts",
+    "promotions",
+    "slot_reuses",
+    "routed_replays",
+)
 
 
 def check(subject: Subject, case: LifeCase) -> None:
     history = play(subject, case)
     note(subject, history, COUNTERS)
+    if _captures(subject):
+        check_replayed(history.passes)
     outputs = {case.name(number): arrival.outputs for number, arrival in enumerate(case.arrivals)}
     ways = paths(history)
     for name, ran in history.requests.items():
@@ -31,6 +43,13 @@ def check(subject: Subject, case: LifeCase) -> None:
         if ran.finish in FINISHED:
             check_length(ran, outputs[name])
             check_against_reference(subject, case.rules, ran)
+
+
+def check_replayed(passes: tuple[Pass, ...]) -> None:
+    """A routed decode batch is replayed: one that runs eagerly computes the same, many times slower."""
+    for step, each in enumerate(passes):
+        if each.decode and each.actions is not None and not each.replayed:
+            raise Violation("WORK-1", "decode_ran_eagerly", {"step": step, "rows": len(each.rows)})
 
 
 def check_length(ran: Ran, asked: int) -> None:
@@ -116,6 +135,10 @@ def check_tokens(subject: Subject, ran: Ran, same: Answer, truth: Answer) -> Non
         raise Violation(CLAUSE, "wrong_token", facts)
 
 
+def _captures(subject: Subject) -> bool:
+    return engine_of(subject).captures
+
+
 LIFE_ALONE = Property(
     id="life.alone",
     clause=CLAUSE,
@@ -123,6 +146,7 @@ LIFE_ALONE = Property(
     cases=lambda subject: life_cases(subject),
     check=check,
     counters=COUNTERS,
+    only_where={"routed_replays": _captures},
     compares="margin",
     examples=24,
 )

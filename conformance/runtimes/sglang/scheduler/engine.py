@@ -23,6 +23,10 @@ class SchedulerEngine:
     overlaps: bool = True
     shapes: tuple[Shape, ...] | None = None
 
+    @property
+    def captures(self) -> bool:
+        return bool(self.seat.graphs)
+
     def open(self, model: Model, shape: Shape, *, stock: bool = False) -> LifecycleSession:
         key = (model.directory, model.dtype, model.routed_layers, self.seat, shape, stock)
         if key not in _built:

@@ -20,6 +20,7 @@ class ServerEngine:
 
     overlaps: bool = True
     shapes: tuple[Shape, ...] | None = FEW
+    captures: bool = False
 
     def open(self, model: Model, shape: Shape, *, stock: bool = False) -> LifecycleSession:
         asked = Asked.of(model, arguments(shape), stock=stock)
