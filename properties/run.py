@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -87,9 +88,12 @@ def gpu_lost() -> bool:
     return False
 
 
-def run_property(property: Property, subject: Subject, *, examples: int, seed: int, shrink: bool = True) -> Outcome:
-    """Check `examples` drawn cases; the first failure is shrunk to its smallest form. While a vacuity counter is still
-    at 0 as many are drawn again, ROUNDS times in all: only what then never occurred is vacuous."""
+def run_property(
+    property: Property, subject: Subject, *, examples: int, seed: int, shrink: bool = True, first: Iterable[Any] = ()
+) -> Outcome:
+    """Check the cases in `first`, then `examples` drawn ones, of which the first failure is shrunk to its smallest
+    form. While a vacuity counter is still at 0 as many are drawn again, ROUNDS times in all: only what then never
+    occurred is vacuous."""
     checker = _Checker(property, subject)
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
     with margin.recorded() as worst:
@@ -98,10 +102,13 @@ def run_property(property: Property, subject: Subject, *, examples: int, seed: i
             if lacking is not None:
                 return Outcome(property=property.id, status="unsupported", examples=0, counters={}, detail=lacking)
             checker.demanded = property.demanded(subject)
+            with suppress(Violation):
+                for case in first:
+                    checker(case)
             for extra in range(ROUNDS):
-                _drive(property, checker.subject, checker, examples, seed + extra * ROUND_STEP, phases)
-                if checker.failed is not None or not checker.missing():
+                if checker.failed is not None or (extra > 0 and not checker.missing()):
                     break
+                _drive(property, checker.subject, checker, examples, seed + extra * ROUND_STEP, phases)
         except Exception as error:
             # drawing broke down, before there was a case
             checker.failed = (*_crash(property, error), None)
