@@ -15,6 +15,8 @@ from vskipper.errors import InputError
 
 FOLDER: Final = Path(__file__).parent / "must_pass"
 OPTIONAL: Final = "if_supported"
+# after a counter's name
+CONDITIONAL: Final = "?"
 ONLY_NAMED: Final = "only_named"
 ASKED: Final = "asked"
 ON: Final = "on="
@@ -24,7 +26,8 @@ Compares = Literal["margin", "bits", "either"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """One property of a level. examples: at full strength. counters: must all be above 0. subjects: what a structural
+    """One property of a level. examples: at full strength. counters: must all be above 0. conditional: so must these,
+    of a subject that can raise them; of others a result has none. subjects: what a structural
     property runs on, `runtime/model` each, one tuple for each runtime that can be asked for, which it begins with; none
     where it runs on the runtime and model asked for. compares: whether a pass has a margin. optional: a subject may
     lack the capability it needs, and is then reported as unsupported."""
@@ -36,6 +39,7 @@ class Requirement:
     subjects: tuple[tuple[str, ...], ...] = ()
     compares: Compares = "bits"
     optional: bool = False
+    conditional: tuple[str, ...] = ()
 
     def subjects_of(self, runtime: str, model: str) -> tuple[str, ...]:
         """What it must have run on when this runtime and model are asked for; empty where the runtime has no list."""
@@ -45,7 +49,8 @@ class Requirement:
 
     def line(self) -> str:
         subjects = "|".join(map(",".join, self.subjects)) or ASKED
-        words = [self.property, self.clause, str(self.examples), ",".join(self.counters), subjects, self.compares]
+        counters = ",".join([*self.counters, *(f"{name}{CONDITIONAL}" for name in self.conditional)])
+        words = [self.property, self.clause, str(self.examples), counters, subjects, self.compares]
         return " ".join([*words, OPTIONAL] if self.optional else words)
 
 
@@ -123,14 +128,16 @@ def _requirement(path: Path, number: int, words: list[str]) -> Requirement:
             "must-pass line",
             where=f"{path.name}:{number}",
             got=" ".join(words),
-            expected=f"property clause examples counter,counter runtime/model,runtime/model|... (or {ASKED}) "
-            f"{'/'.join(get_args(Compares))} [{OPTIONAL}]",
+            expected=f"property clause examples counter,counter{CONDITIONAL} runtime/model,runtime/model|... "
+            f"(or {ASKED}) {'/'.join(get_args(Compares))} [{OPTIONAL}]",
         )
+    counters = words[3].split(",")
     return Requirement(
         property=words[0],
         clause=words[1],
         examples=int(words[2]),
-        counters=tuple(words[3].split(",")),
+        counters=tuple(name for name in counters if not name.endswith(CONDITIONAL)),
+        conditional=tuple(name.removesuffix(CONDITIONAL) for name in counters if name.endswith(CONDITIONAL)),
         subjects=() if words[4] == ASKED else tuple(tuple(each.split(",")) for each in words[4].split("|")),
         compares=cast(Compares, words[5]),
         optional=optional,

@@ -11,7 +11,7 @@ from conformance.runner.items import VARIANTS_OF
 from properties.property import Property
 from properties.registry import LEVEL_OF, PROPERTIES
 
-PROPERTIES_HEAD: Final = "level {}: property clause examples counters subjects compares [if_supported]"
+PROPERTIES_HEAD: Final = "level {}: property clause examples counters[?] subjects compares [if_supported]"
 FAULTS_HEAD: Final = "level {}: fault killer reason quiet [only_named] [on=backend,backend]"
 # the oracle against itself certifies nothing
 CONTROL: Final = "reference"
@@ -44,7 +44,8 @@ def requirement(property: Property) -> Requirement:
         property=property.id,
         clause=property.clause,
         examples=property.examples,
-        counters=property.counters,
+        counters=tuple(name for name in property.counters if name not in property.only_where),
+        conditional=tuple(name for name in property.counters if name in property.only_where),
         subjects=_subjects(property),
         compares=property.compares,
         optional=property.unsupported is not always,

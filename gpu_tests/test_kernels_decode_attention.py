@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gpu_tests.graphs import check_replays
+from gpu_tests.needs import far_memory, needs_float8, together
 from gpu_tests.shapes import MODELS
 from properties.kernels.decode_attention import (
     DecodeCase,
@@ -16,7 +17,7 @@ from properties.kernels.decode_attention import (
     check_decode_invariance,
     check_needles,
 )
-from properties.kernels.far import check_far_slots
+from properties.kernels.far import SLOTS_BYTES, check_far_slots
 from properties.kernels.judge import normals
 from vskipper.kernels.decode_attention import paged_decode
 
@@ -45,6 +46,8 @@ def test_real_shapes(model: str, dtype: torch.dtype, device: torch.device) -> No
 @pytest.mark.parametrize("kv_dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_narrow_pools(dtype: torch.dtype, kv_dtype: torch.dtype, device: torch.device) -> None:
+    if kv_dtype == torch.float8_e4m3fn:
+        needs_float8()
     case = replace(case_of("smollm2-135m", dtype, kv_dtype), k_scale=0.5, v_scale=2.0)
     check_needles(case, device, paged_decode)
     if (dtype, kv_dtype) != (torch.float16, torch.bfloat16):
@@ -58,9 +61,12 @@ def test_head_shapes(group: int, head_dim: int, device: torch.device) -> None:
         check_needles(case, device, paged_decode)
 
 
+@together
 @pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64])
 def test_far_slots(index_dtype: torch.dtype, device: torch.device) -> None:
-    check_far_slots(device, paged_decode, index_dtype)
+    needs_float8()
+    with far_memory(SLOTS_BYTES):
+        check_far_slots(device, paged_decode, index_dtype)
 
 
 def test_replay_equals_eager(device: torch.device) -> None:

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from gpu_tests.graphs import check_replays
+from gpu_tests.needs import far_memory, together
 from gpu_tests.shapes import counts, gemms
-from properties.kernels.far import check_far_gemm
+from properties.kernels.far import ROWS_BYTES, check_far_gemm
 from properties.kernels.gemm import (
     GemmCase,
     check_gemm,
@@ -80,8 +81,10 @@ def test_float32_is_not_tf32(device: torch.device) -> None:
         check_gemm_envelope(case, device, bounded_gemm)
 
 
+@together
 def test_far_rows(device: torch.device) -> None:
-    check_far_gemm(device, bounded_gemm)
+    with far_memory(ROWS_BYTES):
+        check_far_gemm(device, bounded_gemm)
 
 
 @pytest.mark.parametrize("capacity", [64, 256])

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from gpu_tests.graphs import check_replays
+from gpu_tests.needs import far_memory, together
 from gpu_tests.shapes import MODELS, counts
-from properties.kernels.far import check_far_rows
+from properties.kernels.far import ROWS_BYTES, check_far_rows
 from properties.kernels.gemm import GemmCase
 from properties.kernels.judge import eighths, normals
 from properties.kernels.swiglu import check_scatter, check_silu_mul, check_swiglu
@@ -50,8 +51,10 @@ def test_swiglu(model: str, share: int, device: torch.device) -> None:
             check_swiglu(case, device, swiglu, SwiGLUScratch.allocate)
 
 
+@together
 def test_far_rows(device: torch.device) -> None:
-    check_far_rows(device, scatter_rows, silu_mul)
+    with far_memory(ROWS_BYTES):
+        check_far_rows(device, scatter_rows, silu_mul)
 
 
 @pytest.mark.parametrize("rows", [16, 256])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hypothesis.strategies import SearchStrategy
@@ -35,10 +35,11 @@ class Subject:
 class Property:
     """id: area.name, public and stable. clause: the one it decides. cases(subject): a strategy of case dataclasses made
     of integers only. check(subject, case): raises Violation. counters: must all be above 0 at the end, else the
-    property fails as vacuous. examples: how many at full strength. scope: structure runs on tiny models with forced
-    routes, policy and model on what is being certified. own_routes: the policy decides, not the case's tapes.
-    compares: bits, or errors with an envelope, so that a pass has a margin; either where runtime or policy decides.
-    unsupported(subject): which declared capability it lacks for this property to apply, or None.
+    property fails as vacuous. only_where: of a counter that not every subject can raise, which ones can. examples: how
+    many at full strength. scope: structure runs on tiny models with forced routes, policy and model on what is being
+    certified. own_routes: the policy decides, not the case's tapes. compares: bits, or errors with an envelope, so that
+    a pass has a margin; either where runtime or policy decides. unsupported(subject): which declared capability it
+    lacks for this property to apply, or None.
     """
 
     id: str
@@ -47,8 +48,17 @@ class Property:
     cases: Callable[[Subject], SearchStrategy[Any]]
     check: Callable[[Subject, Any], None]
     counters: tuple[str, ...]
+    only_where: Mapping[str, Callable[[Subject], bool]] = field(default_factory=dict, hash=False)
     examples: int = 50
     scope: str = "structure"
     own_routes: bool = False
     compares: Compares = "bits"
     unsupported: Callable[[Subject], str | None] = lambda subject: None
+
+    def demanded(self, subject: Subject) -> tuple[str, ...]:
+        """The counters that this subject must raise."""
+        return tuple(name for name in self.counters if self.only_where.get(name, _always)(subject))
+
+
+def _always(subject: Subject) -> bool:
+    return True

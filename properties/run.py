@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -47,6 +48,8 @@ class _Checker:
     def __init__(self, property: Property, subject: Subject) -> None:
         self.property = property
         self.subject = replace(subject, seen=Counter())
+        # all, until the subject has been asked
+        self.demanded = property.counters
         self.examples = 0
         self.failed: tuple[Violation, str, Any] | None = None
         self.counters: Mapping[str, int] = {}
@@ -69,6 +72,10 @@ class _Checker:
         self.failed = (violation, detail, case)
         raise violation
 
+    def missing(self) -> list[str]:
+        """Demanded counters that nothing has raised."""
+        return [name for name in self.demanded if self.counters.get(name, 0) <= 0]
+
 
 def gpu_lost() -> bool:
     """Whether the GPU refuses this process everything from now on, as after an access to memory that is nobody's."""
@@ -81,9 +88,12 @@ def gpu_lost() -> bool:
     return False
 
 
-def run_property(property: Property, subject: Subject, *, examples: int, seed: int, shrink: bool = True) -> Outcome:
-    """Check `examples` drawn cases; the first failure is shrunk to its smallest form. While a vacuity counter is still
-    at 0 as many are drawn again, ROUNDS times in all: only what then never occurred is vacuous."""
+def run_property(
+    property: Property, subject: Subject, *, examples: int, seed: int, shrink: bool = True, first: Iterable[Any] = ()
+) -> Outcome:
+    """Check the cases in `first`, then `examples` drawn ones, of which the first failure is shrunk to its smallest
+    form. While a vacuity counter is still at 0 as many are drawn again, ROUNDS times in all: only what then never
+    occurred is vacuous."""
     checker = _Checker(property, subject)
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
     with margin.recorded() as worst:
@@ -91,10 +101,14 @@ def run_property(property: Property, subject: Subject, *, examples: int, seed: i
             lacking = property.unsupported(subject)
             if lacking is not None:
                 return Outcome(property=property.id, status="unsupported", examples=0, counters={}, detail=lacking)
+            checker.demanded = property.demanded(subject)
+            with suppress(Violation):
+                for case in first:
+                    checker(case)
             for extra in range(ROUNDS):
-                _drive(property, checker.subject, checker, examples, seed + extra * ROUND_STEP, phases)
-                if checker.failed is not None or not _missing(property, checker.counters):
+                if checker.failed is not None or (extra > 0 and not checker.missing()):
                     break
+                _drive(property, checker.subject, checker, examples, seed + extra * ROUND_STEP, phases)
         except Exception as error:
             # drawing broke down, before there was a case
             checker.failed = (*_crash(property, error), None)
@@ -103,25 +117,20 @@ def run_property(property: Property, subject: Subject, *, examples: int, seed: i
 
 def _outcome(property: Property, subject: Subject, checker: _Checker, worst: float | None) -> Outcome:
     subject.seen.update(checker.counters)
-    outcome = Outcome(
-        property=property.id, status="passed", examples=checker.examples, counters=_named(property, checker.counters)
-    )
+    counters = _named(checker.demanded, checker.counters)
+    outcome = Outcome(property=property.id, status="passed", examples=checker.examples, counters=counters)
     if checker.failed is not None:
         violation, detail, case = checker.failed
         return replace(outcome, status="failed", violation=violation, case=case, detail=detail)
-    missing = _missing(property, checker.counters)
+    missing = checker.missing()
     if missing or checker.examples == 0:
         return replace(outcome, status="vacuous", margin=worst, detail=f"never seen: {', '.join(missing) or 'a case'}")
     return replace(outcome, margin=worst)
 
 
-def _missing(property: Property, seen: Mapping[str, int]) -> list[str]:
-    return [name for name in property.counters if seen.get(name, 0) <= 0]
-
-
-def _named(property: Property, seen: Mapping[str, int]) -> dict[str, int]:
-    """The property's own counters first, at 0 where nothing was seen, then whatever else occurred."""
-    return {name: seen.get(name, 0) for name in property.counters} | {k: v for k, v in seen.items() if v > 0}
+def _named(demanded: Iterable[str], seen: Mapping[str, int]) -> dict[str, int]:
+    """The demanded counters first, at 0 where nothing was seen, then whatever else occurred."""
+    return {name: seen.get(name, 0) for name in demanded} | {k: v for k, v in seen.items() if v > 0}
 
 
 def violation_of(property: Property, subject: Subject, case: Any) -> tuple[Violation, str] | None:

@@ -123,11 +123,11 @@ def _reasons_of(result: Result, need: Requirement, declared: int) -> Iterator[st
 
 def _hollow(result: Result, need: Requirement, declared: int) -> Iterator[str]:
     """Why a pass is none: it checked too little, saw nothing, or contradicts itself."""
-    for name in need.counters:
-        if name not in result.counters:
-            yield f"passed without its vacuity counter {name}"
-        elif result.counters[name] <= 0:
+    for name in (*need.counters, *need.conditional):
+        if result.counters.get(name, 1) <= 0:
             yield f"passed but vacuous: counter {name} is {result.counters[name]}"
+        elif name not in (*result.counters, *need.conditional):
+            yield f"passed without its vacuity counter {name}"
     if result.examples < declared:
         yield f"passed with {result.examples} examples, declared {declared}"
     if result.seconds <= 0:

@@ -8,7 +8,7 @@ from conformance.faults.core import branches, cohorts, evidence, gate, inputs, k
 from conformance.faults.fault import Fault
 from conformance.faults.graph import attention, captured, frozen, kept, replayed
 from conformance.faults.graph import rows as rows_of_replay
-from conformance.faults.lifecycle import modes, namespaces, prefill_graphs, rows, slots, writes
+from conformance.faults.lifecycle import decode_graphs, modes, namespaces, prefill_graphs, rows, slots, writes
 from vskipper.errors import InputError
 
 FAULTS: tuple[Fault, ...] = tuple(
@@ -17,7 +17,7 @@ FAULTS: tuple[Fault, ...] = tuple(
     for fault in area.FAULTS
 )
 LIFECYCLE_FAULTS: tuple[Fault, ...] = tuple(
-    fault for area in (modes, prefill_graphs, namespaces, rows, writes, slots) for fault in area.FAULTS
+    fault for area in (modes, prefill_graphs, decode_graphs, namespaces, rows, writes, slots) for fault in area.FAULTS
 )
 GRAPH_FAULTS: tuple[Fault, ...] = tuple(
     fault for area in (frozen, captured, kept, rows_of_replay, replayed, attention) for fault in area.FAULTS

@@ -88,6 +88,7 @@ def _check_rows(
 ) -> None:
     """A row is projected alike whichever rows are projected with it, and whichever are in its pass: a runtime groups
     rows by what they do, and hands over each group alone."""
+    subject.seen["rows_in_company"] += case.rows if case.rows > 1 else 0
     for row in range(case.rows):
         own = policy.begin(batch_of_rows(subject, case, (row,)))
         for among, held in (("those of its pass", state), ("none", own)):
@@ -120,13 +121,18 @@ def check_on_device(subject: Subject, case: RowsCase) -> None:
     subject.seen["watched_passes"] += 1
 
 
+def _projects(subject: Subject) -> bool:
+    return bool(subject.make_policy(subject.model.dtype).capabilities.needs_projector)
+
+
 POLICY_DECLARED = Property(
     id="policy.declared",
     clause="POL-1",
     title="every hook returns what the policy declares, and a row is projected alike in any company",
     cases=_cases,
     check=check_declared,
-    counters=("decisions",),
+    counters=("decisions", "rows_in_company"),
+    only_where={"rows_in_company": _projects},
     examples=40,
     scope="policy",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -11,6 +12,9 @@ from properties.kernels.judge import expect_bits, make_span
 
 _STRIDE = 2**20
 FAR = 2**11 + 1
+# that the check of slots holds, and that each of the others does: three tensors of two bytes an element
+SLOTS_BYTES: Final = FAR * _STRIDE
+ROWS_BYTES: Final = 3 * 2 * FAR * _STRIDE
 
 
 def far(columns: int, device: torch.device) -> Tensor:

@@ -29,6 +29,10 @@ class SwapCase:
     rules: tuple[Rules, ...]
     runs: tuple[tuple[Arrival, ...], ...]
 
+    @property
+    def shape(self) -> Shape:
+        return self.first.shape
+
     def cases(self) -> tuple[LifeCase, ...]:
         first = self.first
         later = (

@@ -93,9 +93,9 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """iteration: of the loop. actions: [routed layers][rows] and owners: what was recorded of a routed pass; None of a
-    dense one. decode: whether every row is the next one of a running request. replayed: whether the engine replayed a
-    captured graph."""
+    """iteration: of the loop. decode: whether the engine ran it as a decode batch. actions: [routed layers][rows] and
+    owners: what was recorded of a routed pass; None of a dense one. replayed: whether the engine replayed a captured
+    graph."""
 
     iteration: int
     rows: tuple[Row, ...]
@@ -193,6 +193,10 @@ class LifecycleEngine(Protocol):
 
     def covers(self, rows: int) -> bool:
         """Whether a decode pass of so many rows can be routed; one that cannot runs dense."""
+
+    @property
+    def captures(self) -> bool:
+        """Whether decode batches are replayed from captured graphs."""
 
     def open(self, model: Model, shape: Shape, *, stock: bool = False) -> LifecycleSession:
         """An idle engine with an empty prefix cache. stock: with the engine's own model class."""

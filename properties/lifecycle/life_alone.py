@@ -17,12 +17,24 @@ from properties.violation import Violation
 from reference.action import RUN
 
 CLAUSE = "LIFE-1"
-COUNTERS = ("finished", "retractions", "prefix_hits", "chunked", "mixed_passes", "aborts", "promotions", "slot_reuses")
+COUNTERS = (
+    "finished",
+    "retractions",
+    "prefix_hits",
+    "chunked",
+    "mixed_passes",
+    "aborts",
+    "promotions",
+    "slot_reuses",
+    "routed_replays",
+)
 
 
 def check(subject: Subject, case: LifeCase) -> None:
     history = play(subject, case)
     note(subject, history, COUNTERS)
+    if _captures(subject):
+        check_replayed(history.passes)
     outputs = {case.name(number): arrival.outputs for number, arrival in enumerate(case.arrivals)}
     ways = paths(history)
     fallen = fallen_rows(history, engine_of(subject))
@@ -33,6 +45,13 @@ def check(subject: Subject, case: LifeCase) -> None:
         if ran.finish in FINISHED:
             check_length(ran, outputs[name])
             check_against_reference(subject, case.rules, ran, modes)
+
+
+def check_replayed(passes: tuple[Pass, ...]) -> None:
+    """A routed decode batch is replayed: one that runs eagerly computes the same, many times slower."""
+    for step, each in enumerate(passes):
+        if each.decode and each.actions is not None and not each.replayed:
+            raise Violation("WORK-1", "decode_ran_eagerly", {"step": step, "rows": len(each.rows)})
 
 
 def check_length(ran: Ran, asked: int) -> None:
@@ -113,6 +132,10 @@ def check_tokens(subject: Subject, ran: Ran, same: Answer, truth: Answer) -> Non
         raise Violation(CLAUSE, "wrong_token", facts)
 
 
+def _captures(subject: Subject) -> bool:
+    return engine_of(subject).captures
+
+
 LIFE_ALONE = Property(
     id="life.alone",
     clause=CLAUSE,
@@ -120,6 +143,7 @@ LIFE_ALONE = Property(
     cases=lambda subject: life_cases(subject),
     check=check,
     counters=COUNTERS,
+    only_where={"routed_replays": _captures},
     compares="margin",
     examples=24,
 )

@@ -27,6 +27,7 @@ def counts(history: History) -> Counter[str]:
         seen["chunked"] += sum(sum(piece.first < prompt for piece in turn) > 1 for turn in turns)
     for each in history.passes:
         phases = {row.position >= len(requests[row.request].prompt) for row in each.rows}
+        seen["routed_replays"] += each.replayed and each.actions is not None
         seen["mixed_passes"] += len(phases) == 2 and len({row.request for row in each.rows}) > 1
     finished = [each for each in requests.values() if each.finish in FINISHED]
     seen["finished"] += len(finished)

@@ -100,6 +100,17 @@ def test_one_defect_denies_the_level_and_is_named(change: Callable[[Run], Run], 
     assert any(reason in line for line in decision.reasons), decision.reasons
 
 
+@pytest.mark.parametrize(("counters", "granted"), [({}, True), ({"met": 3}, True), ({"met": 0}, False)])
+def test_a_conditional_counter_may_be_absent_and_not_zero(counters: dict[str, int], granted: bool) -> None:
+    needs = (replace(MUST_PASS.requirements[0], conditional=("met",)), *MUST_PASS.requirements[1:])
+    run = good_run().with_result(
+        "kv.complete", lambda result: replace(result, counters={**result.counters, **counters})
+    )
+    decision = decide(run.manifest, replace(MUST_PASS, requirements=needs), run.results, run.kills, ())
+    assert decision.granted == granted
+    assert granted or any("vacuous: counter met is 0" in line for line in decision.reasons)
+
+
 @pytest.mark.parametrize("change", [examples("kv.scale", 19), lambda run: replace(run, kills=())])
 def test_a_reduced_run_is_stamped_and_grants_nothing(change: Callable[[Run], Run]) -> None:
     decision = judged(change(good_run()))

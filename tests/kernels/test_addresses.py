@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gpu_tests.needs import needs_float8
 from properties.kernels.far import FAR, check_far_gemm, check_far_rows, check_far_slots, far
 from properties.kernels.judge import make_span
 from vskipper.kernels.decode_attention import paged_decode
@@ -25,6 +26,8 @@ def test_far_rows_and_weights(device: torch.device) -> None:
 
 @pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64])
 def test_far_slots(index_dtype: torch.dtype, device: torch.device) -> None:
+    if not interpreted():
+        needs_float8()
     check_far_slots(device, paged_decode, index_dtype)
 
 

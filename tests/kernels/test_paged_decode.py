@@ -20,9 +20,13 @@ from properties.kernels.decode_attention import (
 from properties.violation import Violation
 from vskipper.errors import InputError
 from vskipper.kernels.decode_attention import paged_decode
+from vskipper.kernels.gpu import has_float8
+from vskipper.kernels.interpreter import interpreted
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-KV_DTYPES = (None, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
+# the interpreter has float8 on any machine
+FLOAT8 = (torch.float8_e4m3fn,) if interpreted() or has_float8() else ()
+KV_DTYPES = (None, torch.float16, torch.bfloat16, torch.float8_e5m2, *FLOAT8)
 
 
 @st.composite

@@ -12,6 +12,7 @@ from tests.policies.batches import LAYERS, batch, context, stream
 from vskipper.action import Action
 from vskipper.errors import InputError
 from vskipper.policies.early_exit import EarlyExit
+from vskipper.policies.random_skip import RandomSkip
 from vskipper.policies.random_sublayer import RandomSublayer
 from vskipper.policies.static_depth import StaticDepth
 
@@ -78,6 +79,20 @@ def test_random_sublayer_depends_on_its_seed_and_no_neighbour() -> None:
     for row in (0, 1, 99):
         alone = one.route(3, x[:1], one.begin(batch([requests[row]], [positions[row]]))).actions
         assert alone.item() == whole[row].item()
+
+
+@pytest.mark.parametrize(
+    ("make", "always", "sometimes"),
+    [
+        (StaticDepth, {"ratio": 0.0}, {"ratio": 0.1}),
+        (EarlyExit, {"exit_layer": 8}, {"exit_layer": 5}),
+        (RandomSkip, {"r": 0.0, "d": 1.0}, {"r": 0.1, "d": 0.1}),
+        (RandomSkip, {"r": 1.0, "d": 0.0}, {"r": 1.0, "d": 0.1}),
+    ],
+)
+def test_only_what_ever_projects_declares_it(make: Any, always: dict[str, float], sometimes: dict[str, float]) -> None:
+    assert make(context(), **always).capabilities.actions == {Action.RUN}
+    assert make(context(), **sometimes).capabilities.actions == {Action.RUN, Action.PROJECT_ONLY}
 
 
 @pytest.mark.parametrize("make", [StaticDepth, EarlyExit, RandomSublayer])

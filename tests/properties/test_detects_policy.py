@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from conformance.subjects import SubjectSpec, build_subject
+from properties.core.policy_rows import rows_cases
 from properties.registry import by_id
 from properties.run import run_property
 from tests.properties.tiny_subject import subject_of
@@ -243,3 +245,14 @@ def test_what_is_not_declared_is_unsupported_and_not_passed(name: str) -> None:
 def test_the_gate_of_another_policy_is_unsupported() -> None:
     outcome = run_property(by_id("gate.routes"), subject_of(spoil=Spoilt, name="pkg:Mine"), examples=5, seed=0)
     assert (outcome.status, outcome.detail) == ("unsupported", "flexidepth_router")
+
+
+@pytest.mark.parametrize(("projector", "asked"), [("zero", False), ("checkpoint", True)])
+def test_rows_in_company_are_asked_of_a_policy_with_a_projector(projector: str, asked: bool) -> None:
+    spec = SubjectSpec(runtime="reference", model="tiny-llama", policy="random-skip", settings={"projector": projector})
+    subject = build_subject(spec)
+    rule = by_id("policy.declared")
+    assert ("rows_in_company" in rule.demanded(subject)) == asked
+    one = replace(rule, cases=lambda subject: rows_cases(subject, 1).filter(lambda case: case.rows == 1))
+    assert run_property(one, subject, examples=5, seed=0).status == ("vacuous" if asked else "passed")
+    assert run_property(rule, subject, examples=5, seed=0).status == "passed"

@@ -134,6 +134,29 @@ def test_a_check_that_never_met_its_case_is_vacuous_and_says_which() -> None:
     assert (outcome.status, outcome.detail, outcome.counters) == ("vacuous", "never seen: met", {"met": 0})
 
 
+def test_given_cases_come_first_and_count() -> None:
+    checked: list[int] = []
+
+    def check(subject: Subject, case: int) -> None:
+        checked.append(case)
+        subject.seen["met"] += case > 100
+        if case > 1000:
+            raise Violation("IN-1", "large", {})
+
+    rule = _property(st.integers(0, 9), check, ("met",))
+    passed = run_property(rule, subject_of(), examples=3, seed=0, first=(200, 300))
+    assert (passed.status, passed.examples, checked[:2]) == ("passed", 5, [200, 300])
+    failed = run_property(rule, subject_of(), examples=3, seed=0, first=(2000, 300))
+    assert (failed.status, failed.case, checked[-1]) == ("failed", 2000, 2000)
+
+
+@pytest.mark.parametrize(("can", "status", "counters"), [(True, "vacuous", {"met": 0}), (False, "passed", {})])
+def test_a_counter_is_asked_of_a_subject_that_can_raise_it(can: bool, status: str, counters: dict[str, int]) -> None:
+    rule = replace(_property(st.integers(), _nothing, ("met",)), only_where={"met": lambda subject: can})
+    outcome = run_property(rule, subject_of(), examples=5, seed=0)
+    assert (outcome.status, outcome.counters) == (status, counters)
+
+
 def test_counters_of_one_run_do_not_serve_the_next() -> None:
     subject = subject_of()
     subject.seen["met"] = 7

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,8 +31,8 @@ from vskipper.errors import InputError
 MODELS = ("tiny-llama", "tiny-qwen3")
 
 
-def subject_of(model: str = "tiny-llama") -> Subject:
-    return build_subject(SubjectSpec(runtime="reference", model=model))
+def subject_of(model: str = "tiny-llama", policy: str = "flexidepth", **settings: object) -> Subject:
+    return build_subject(SubjectSpec(runtime="reference", model=model, policy=policy, settings=settings))
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -39,6 +40,25 @@ def subject_of(model: str = "tiny-llama") -> Subject:
 def test_the_oracle_holds(rule: Property, model: str) -> None:
     outcome = run_property(rule, subject_of(model), examples=12, seed=1)
     assert outcome.status == "passed", outcome
+
+
+@pytest.mark.parametrize(("ratio", "demanded"), [(0.0, ("decisions",)), (0.5, ("decisions", "other_than_run"))])
+def test_a_policy_that_may_skip_must_be_seen_to(ratio: float, demanded: tuple[str, ...]) -> None:
+    rule, subject = by_id("graph.policy"), subject_of(policy="static-depth", ratio=ratio)
+    assert rule.demanded(subject) == demanded
+    outcome = run_property(rule, subject, examples=3, seed=1)
+    assert (outcome.status, tuple(outcome.counters)) == ("passed", demanded)
+
+
+def test_a_policy_that_only_ever_runs_and_declares_more_is_vacuous() -> None:
+    subject = subject_of(policy="static-depth", ratio=0.0)
+    policy = subject.served_policy()
+    silent = SimpleNamespace(
+        **{name: getattr(policy, name) for name in ("begin", "route", "project")},
+        capabilities=replace(policy.capabilities, actions=frozenset({Action.RUN, Action.PROJECT_ONLY})),
+    )
+    outcome = run_property(by_id("graph.policy"), replace(subject, make_policy=lambda *_: silent), examples=3, seed=1)
+    assert (outcome.status, outcome.detail) == ("vacuous", "never seen: other_than_run")
 
 
 @pytest.mark.parametrize("rule", GRAPH, ids=lambda rule: rule.id)

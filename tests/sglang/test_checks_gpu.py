@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from conformance.runtimes.sglang.seat import Seat
 from vskipper.errors import InputError
 from vskipper.sglang.checks import gpu as checks
 
@@ -85,10 +86,35 @@ def test_an_engine_that_captures_no_decode_may_attend_as_it_likes(off: dict[str,
 def test_heads_and_float8_that_the_kernels_do_not_serve(gpu: dict[str, Any]) -> None:
     assert "config.json: head_dim]: got 320" in refused(given(), LLAMA | {"head_dim": 320})
     assert checks.head_size(LLAMA) == 128
-    gpu["capability"] = (8, 6)
-    assert "[--kv-cache-dtype]: got fp8_e4m3" in refused(given(kv_cache_dtype="fp8_e4m3"))
     gpu["capability"] = (7, 5)
     assert "an older GPU" in refused(given())
+
+
+@pytest.mark.parametrize(
+    ("capability", "backend", "served"),
+    [
+        ((8, 0), "triton", False),
+        ((8, 6), "flashinfer", False),
+        ((8, 9), "triton", True),
+        ((8, 9), "fa3", False),
+        ((9, 0), "fa3", True),
+    ],
+)
+def test_the_suite_asks_for_float8_exactly_where_the_start_takes_it(
+    gpu: dict[str, Any], capability: tuple[int, int], backend: str, served: bool
+) -> None:
+    gpu["capability"] = capability
+    asked = given(attention_backend=backend, kv_cache_dtype="fp8_e4m3")
+    seat = Seat(device="cuda", attention_backend=backend, dtype="bfloat16")
+    assert seat.kv_dtypes == ((None, "float8_e4m3fn") if served else (None,))
+    if served:
+        checks.check_engine(asked, LLAMA)
+    else:
+        assert f"got fp8_e4m3, expected auto: {'fa3' if backend == 'fa3' else 'Triton'} has no" in refused(asked)
+
+
+def test_a_model_in_float16_has_no_float8_with_fa3_in_the_suite_either() -> None:
+    assert Seat(device="cuda", attention_backend="fa3", dtype="float16").kv_dtypes == (None,)
 
 
 @pytest.mark.parametrize("backend", ["flashinfer", "fa3"])

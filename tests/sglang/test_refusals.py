@@ -33,6 +33,18 @@ ROWS: list[tuple[str, object, str, object]] = [
     ),
     ("quantization_param_path", "scales.json", "scales of K and V is not supported [--quantization-param-path]", None),
     (
+        "enable_unified_memory",
+        True,
+        "a pool that is laid out by pages is not supported [--enable-unified-memory]",
+        False,
+    ),
+    (
+        "enable_page_major_kv_layout",
+        True,
+        "a pool that is laid out by pages is not supported [--enable-page-major-kv",
+        False,
+    ),
+    (
         "debug_cuda_graph",
         True,
         "a replay that runs the captured code again is not supported [--debug-cuda-graph]",

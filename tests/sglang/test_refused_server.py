@@ -65,6 +65,11 @@ CASES = [
     ),
     ("--kv-cache-dtype fp8_e5m2", "another dtype of K and V is not supported [--kv-cache-dtype]: got fp8_e5m2"),
     ("--quantization-param-path /nowhere", "scales of K and V is not supported [--quantization-param-path]"),
+    (
+        "--enable-page-major-kv-layout",
+        "a pool that is laid out by pages is not supported [--enable-page-major-kv-layout]",
+    ),
+    ("--enable-unified-memory", "a pool that is laid out by pages is not supported [--enable-unified-memory]: got on"),
     ("--debug-cuda-graph", "a replay that runs the captured code again is not supported [--debug-cuda-graph]"),
     ("--cpu-offload-gb 1", "weight offloading is not supported [--cpu-offload-gb]: got 1, expected not given"),
 ]

@@ -61,7 +61,8 @@ def clause_table(certificate: Certificate) -> Table:
     for name in ("passed", "examples", "rarest case", "margin"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("what holds", no_wrap=True)
-    declared = {need.property: need.counters for need in load_must_pass(certificate.manifest.level).requirements}
+    needs = load_must_pass(certificate.manifest.level).requirements
+    declared = {need.property: (*need.counters, *need.conditional) for need in needs}
     for clause in LEVEL_BY_ID[certificate.manifest.level].clauses:
         # rich would give up the other columns first
         text = shorten(clause.text, TEXT_WIDTH, placeholder=" …")

@@ -11,6 +11,8 @@ from vskipper.errors import InputError
 
 # tensor cores in bfloat16
 OLDEST: Final = (8, 0)
+# kernels over float8_e4m3fn; Triton compiles none for older ones
+FLOAT8: Final = (8, 9)
 
 
 def has_gpu() -> bool:
@@ -18,6 +20,11 @@ def has_gpu() -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return torch.cuda.is_available()
+
+
+def has_float8(index: int | None = None) -> bool:
+    """index: as in check_gpu(). Whether the kernels take float8_e4m3fn on the GPU."""
+    return torch.cuda.get_device_capability(index) >= FLOAT8
 
 
 def check_gpu(where: str, index: int | None = None) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vskipper.action import Action
-from vskipper.policies.projector import CheckpointProjector, open_projector
+from vskipper.policies.projector import CheckpointProjector, actions_taken, open_projector
 from vskipper.policies.settings import whole
 from vskipper.policy import PolicyCapabilities, PolicyContext, Route, RowBatch, Timing
 
@@ -36,6 +36,7 @@ class EarlyExit:
         if isinstance(self._projector, CheckpointProjector):
             self.swiglu = self._projector.swiglu
         self.capabilities = PolicyCapabilities(
+            actions=actions_taken(any(layer >= self._exit_layer for layer in context.routed_layers)),
             timing=Timing.LOAD,
             needs_projector=isinstance(self._projector, CheckpointProjector),
             prefix_determined=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from vskipper.action import Action
 from vskipper.errors import InputError
 from vskipper.policies.settings import choice
 from vskipper.policy import PolicyContext, SwiGLU
@@ -30,6 +31,11 @@ class CheckpointProjector:
 
     def swiglu(self, layer: int) -> SwiGLU:
         return self._weights[layer]
+
+
+def actions_taken(projects: bool) -> frozenset[Action]:
+    """RUN, and PROJECT_ONLY of a policy whose settings ever ask for it."""
+    return frozenset({Action.RUN, Action.PROJECT_ONLY} if projects else {Action.RUN})
 
 
 def open_projector(context: PolicyContext, policy: str, kind: str) -> ZeroProjector | CheckpointProjector:

@@ -12,7 +12,7 @@ from torch import Tensor
 from vskipper.action import Action
 from vskipper.errors import InputError
 from vskipper.policies.hashing import keyed, mix, shift_right, token_keys
-from vskipper.policies.projector import CheckpointProjector, open_projector
+from vskipper.policies.projector import CheckpointProjector, actions_taken, open_projector
 from vskipper.policies.settings import choice, fraction
 from vskipper.policies.settings import seed as checked_seed
 from vskipper.policy import PolicyCapabilities, PolicyContext, Route, RowBatch, Timing
@@ -55,6 +55,7 @@ class RandomSkip:
         if isinstance(self._projector, CheckpointProjector):
             self.swiglu = self._projector.swiglu
         self.capabilities = PolicyCapabilities(
+            actions=actions_taken(self._threshold > 0 and bool(self._projecting)),
             timing=Timing.TOKEN,
             needs_projector=isinstance(self._projector, CheckpointProjector),
             prefix_determined=self._by_token,

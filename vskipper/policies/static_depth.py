@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vskipper.action import Action
-from vskipper.policies.projector import CheckpointProjector, open_projector
+from vskipper.policies.projector import CheckpointProjector, actions_taken, open_projector
 from vskipper.policies.settings import fraction
 from vskipper.policy import PolicyCapabilities, PolicyContext, Route, RowBatch, Timing
 
@@ -28,6 +28,7 @@ class StaticDepth:
         if isinstance(self._projector, CheckpointProjector):
             self.swiglu = self._projector.swiglu
         self.capabilities = PolicyCapabilities(
+            actions=actions_taken(bool(self._projecting)),
             timing=Timing.LOAD,
             needs_projector=isinstance(self._projector, CheckpointProjector),
             prefix_determined=True,

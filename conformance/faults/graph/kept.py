@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from conformance.faults.graph.make import graph_fault
 from vskipper.sglang.graphs.variant import Variant
+
+# bytes of the largest tensor that torch puts among small ones
+SMALL: Final = 1 << 20
+# a block larger than that is given in parts
+ROUNDS: Final = 4
 
 
 def _buffer_freed(original: Any) -> Any:
@@ -20,23 +25,44 @@ def _buffer_freed(original: Any) -> Any:
         if graphs._buffers is not None:
             freed = graphs._buffers.force_run
             graphs._buffers = replace(graphs._buffers, force_run=torch.zeros_like(freed))
-            size, address = freed.untyped_storage().nbytes(), freed.data_ptr()
+            address = freed.data_ptr()
             # a twin of an older graph would read nothing at all: only replays may be held against it
             freed.untyped_storage().resize_(0)
-            others.extend(_taken(size, address, freed.device))
+            others.extend(taken(address, freed.device))
         return answer
 
     return broken
 
 
-def _taken(size: int, address: int, device: torch.device) -> list[Tensor]:
-    """Memory of others, up to the first at the address: the allocator hands it out again."""
-    taken: list[Tensor] = []
-    while not taken or taken[-1].data_ptr() != address:
-        if len(taken) == 4096:
-            raise RuntimeError("what was freed was handed out to nobody")
-        taken.append(torch.ones(size, dtype=torch.uint8, device=device))
-    return taken
+def taken(address: int, device: torch.device) -> list[Tensor]:
+    """Memory of others, the last of it over the address. Torch hands out the smallest free block that is large enough,
+    of several the first in memory. Raises RuntimeError where the address is not free or nobody is given it."""
+    others: list[Tensor] = []
+    for _ in range(ROUNDS):
+        asked, rivals = _free_block(address)
+        for _ in range(rivals):
+            others.append(torch.ones(asked, dtype=torch.uint8, device=device))
+            if 0 <= address - others[-1].data_ptr() < asked:
+                return others
+    raise RuntimeError(f"what was freed at {address:#x} was handed out to nobody in {len(others)} allocations")
+
+
+def _free_block(address: int) -> tuple[int, int]:
+    """Bytes to ask for, so that the free block which holds the address is given; and the number of free blocks, itself
+    among them, that may be given first."""
+    free: list[int] = []
+    holds: int | None = None
+    for segment in torch.cuda.memory_snapshot():  # type: ignore[no-untyped-call]
+        first = segment["address"]
+        for block in segment["blocks"]:
+            if block["state"] == "inactive":
+                free.append(block["size"])
+                holds = block["size"] if 0 <= address - first < block["size"] else holds
+            first += block["size"]
+    if holds is None:
+        raise RuntimeError(f"what was freed at {address:#x} is in no free block")
+    asked = min(holds, SMALL)
+    return asked, sum(asked <= size <= holds for size in free)
 
 
 def _one_key(original: Any) -> Any:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from conformance.faults.lifecycle.make import lifecycle_fault
-from vskipper.sglang.checks.gpu import BACKENDS
+from conformance.faults.lifecycle.make import gpu_fault
 from vskipper.sglang.seams import prefill_runner
 from vskipper.sglang.seams.wrap import rewrap
-
-prefill_fault = partial(lifecycle_fault, backends=tuple(BACKENDS))
 
 
 def _unseen(original: Any) -> Any:
@@ -32,7 +28,7 @@ def _declined_when_dense(original: Any) -> Any:
 
 
 FAULTS = (
-    prefill_fault(
+    gpu_fault(
         id="prefill-graph-not-declined",
         title="a routed prefill takes the engine's graph, which pads it to rows of no request",
         source="padding rows counted",
@@ -43,7 +39,7 @@ FAULTS = (
         reason="crash:RuntimeError",
         quiet=("mode.dense",),
     ),
-    prefill_fault(
+    gpu_fault(
         id="prefill-graph-lost",
         title="a dense engine runs a prefill eagerly where the stock engine has a graph for it",
         source="a plugin that is off and changes something",

@@ -47,8 +47,8 @@ class Seat:
         """What --kv-cache-dtype can ask for here, None for the model's own."""
         if self.device == "cpu":
             return (None, "bfloat16", "float8_e4m3fn")
-        # over 8-bit K and V fa3 gives bfloat16 whatever the model's dtype, which SGLang hands on as it is
-        return (None,) if (self.attention_backend, self.dtype) == ("fa3", "float16") else (None, "float8_e4m3fn")
+        lacking = gpu.lacks_float8(self.attention_backend, self.dtype)
+        return (None, "float8_e4m3fn") if lacking is None else (None,)
 
     def arguments(self) -> dict[str, Any]:
         """The server arguments that put an engine here."""

@@ -10,15 +10,15 @@ import torch
 
 from vskipper.errors import InputError
 from vskipper.kernels.decode_attention import LARGEST_HEAD
-from vskipper.kernels.gpu import check_gpu
+from vskipper.kernels.gpu import check_gpu, has_float8
 from vskipper.sglang.plugin import probe_engine
 
 # attention backends whose decode skips rows, with the package that each needs beside the engine
 BACKENDS: Final = {"triton": "triton", "flashinfer": "flashinfer", "fa3": "sgl_kernel"}
 # FlashAttention 3 is compiled for GPUs from the first capability to below the second
 FA3: Final = ((8, 0), (10, 0))
-# of float8_e4m3fn in Triton's kernels
-FLOAT8: Final = (8, 9)
+# from which on it has kernels over float8_e4m3fn
+FA3_FLOAT8: Final = (9, 0)
 # backends without kernels for float32
 HALF_ONLY: Final = ("flashinfer", "fa3")
 # other names that --dtype takes
@@ -68,14 +68,17 @@ def check_dtypes(backend: str, dtype: str, kv_dtype: str, index: int | None = No
         raise InputError("dtype of the model", where="--dtype", got=dtype, expected=expected)
     if kv_dtype in ("bf16", "bfloat16") and dtype != "bfloat16":
         raise InputError("KV dtype", where="--kv-cache-dtype", got=kv_dtype, expected=f"auto, with a model in {dtype}")
-    if kv_dtype != "fp8_e4m3":
-        return
+    lacking = lacks_float8(backend, dtype, index) if kv_dtype == "fp8_e4m3" else None
+    if lacking is not None:
+        raise InputError("KV dtype", where="--kv-cache-dtype", got=kv_dtype, expected=f"auto: {lacking}")
+
+
+def lacks_float8(backend: str, dtype: str, index: int | None = None) -> str | None:
+    """Arguments as in check_dtypes(). Why K and V cannot be float8_e4m3fn there, or None."""
     if backend == "fa3" and dtype == "float16":
-        expected = "auto: with float8 K and V fa3 answers in bfloat16, whatever the model's dtype"
-        raise InputError("KV dtype", where="--kv-cache-dtype", got=kv_dtype, expected=expected)
-    if backend != "fa3" and torch.cuda.get_device_capability(index) < FLOAT8:
-        expected = "auto: Triton has no float8_e4m3fn on this GPU"
-        raise InputError("KV dtype", where="--kv-cache-dtype", got=kv_dtype, expected=expected)
+        return "with float8 K and V fa3 answers in bfloat16, whatever the model's dtype"
+    served = torch.cuda.get_device_capability(index) >= FA3_FLOAT8 if backend == "fa3" else has_float8(index)
+    return None if served else f"{'fa3' if backend == 'fa3' else 'Triton'} has no float8_e4m3fn on this GPU"
 
 
 def model_dtype(resolved: Any, model_config: Mapping[str, Any]) -> str:

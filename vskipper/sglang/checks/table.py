@@ -138,6 +138,8 @@ REFUSALS: Final = (
         expected="auto, bfloat16 or fp8_e4m3",
     ),
     *_options("scales of K and V", "quantization_param_path"),
+    # no [slots, heads, head size] a layer; the first implies the second
+    *_options("a pool that is laid out by pages", "enable_unified_memory", "enable_page_major_kv_layout"),
     *_options("a replay that runs the captured code again", "debug_cuda_graph"),
     # the engine fetches a layer's weights around the layer's own forward, which a routed pass does not call
     *[

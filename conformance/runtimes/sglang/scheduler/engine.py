@@ -26,6 +26,10 @@ class SchedulerEngine:
     def covers(self, rows: int) -> bool:
         return not self.seat.graphs or rows <= max(self.seat.graphs)
 
+    @property
+    def captures(self) -> bool:
+        return bool(self.seat.graphs)
+
     def open(self, model: Model, shape: Shape, *, stock: bool = False) -> LifecycleSession:
         key = (model.directory, model.dtype, model.routed_layers, self.seat, shape, stock)
         if key not in _built:

@@ -106,6 +106,7 @@ class Watch:
             self.retracted.append((self.iteration, request.rid))
 
     def run_batch(self, original: Callable[..., Any], batch: Any, *arguments: Any, **keywords: Any) -> Any:
+        decode = bool(batch.forward_mode.is_decode())
         places, slots = _places(batch), batch.out_cache_loc.to(torch.int64, copy=True)
         for request in batch.reqs:
             self.requests[request.rid].note_plan()
@@ -115,7 +116,7 @@ class Watch:
         self._ran.append(
             _Ran(
                 iteration=self.iteration,
-                decode=batch.forward_mode.is_decode(),
+                decode=decode,
                 places=places,
                 slots=slots,
                 replayed=bool(getattr(result, "can_run_cuda_graph", False)),
@@ -164,7 +165,7 @@ class Watch:
 
     def _recorded(self, each: _Ran, slots: list[int]) -> Pass:
         rows = (Row(request=name, position=at, slot=slot) for (name, at), slot in zip(each.places, slots, strict=True))
-        ran = Pass(iteration=each.iteration, rows=tuple(rows), decode=each.decode, replayed=each.replayed)
+        ran = Pass(iteration=each.iteration, decode=each.decode, rows=tuple(rows), replayed=each.replayed)
         source = each.source
         evidence = source.evidence[-1] if source is not None and source.evidence else None
         if evidence is None:

@@ -20,6 +20,7 @@ class ServerEngine:
 
     overlaps: bool = True
     shapes: tuple[Shape, ...] | None = FEW
+    captures: bool = False
 
     def covers(self, rows: int) -> bool:
         """All: on a CPU nothing is captured."""
