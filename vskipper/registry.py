@@ -29,7 +29,7 @@ _HOOKS = {"begin": ("batch",), "route": ("layer", "x", "state"), "project": ("la
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Registered:
     """Where a policy's factory is: target `package.module:Class`; origin says who registered it."""
 
     target: str
@@ -40,7 +40,7 @@ class Registry:
     """Policy names, each registered once."""
 
     def __init__(self) -> None:
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[str, Registered] = {}
 
     def register(self, name: str, target: str, origin: str) -> None:
         """Raises InputError for a name that is taken, whoever holds it, and for one that reads as a class."""
@@ -52,13 +52,13 @@ class Registry:
             raise InputError(
                 "policy registered twice", where=origin, got=got, expected=f"one, {held.target} of {held.origin}"
             )
-        self._targets[name] = Target(target=target, origin=origin)
+        self._targets[name] = Registered(target=target, origin=origin)
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(self._targets))
 
-    def find(self, name: str) -> Target:
+    def find(self, name: str) -> Registered:
         """Raises InputError that lists the known names."""
         if name not in self._targets:
             expected = f"one of {', '.join(self.names)}, or package.module:Class"

@@ -22,7 +22,7 @@ from conformance.must_pass import load_must_pass
 from conformance.request import Request
 from conformance.runner.environment import engine_identity, machine, model_identity, policy_identity, versions
 from conformance.runner.events import Crash, Events, ItemReports
-from conformance.runner.items import asked_for, faults, full_examples, interpreted, property_items, variants
+from conformance.runner.items import asked_for, faults, full_examples, interpreted, property_items, targets
 from conformance.runner.merge import merge
 from conformance.runner.sample import sample_tape
 from conformance.runner.session import VARIABLE
@@ -164,7 +164,7 @@ def _manifest(request: Request, subject: Subject, tape: tuple[str, ...], seconds
         level=request.level,
         policy=policy_identity(request, subject),
         model=model_identity(subject.model),
-        runtimes=tuple(dict.fromkeys(variant.runtime for variant in variants(request.level, request.runtime))),
+        runtimes=tuple(dict.fromkeys(target.runtime for target in targets(request.level, request.runtime))),
         versions=versions(),
         engine=engine_identity(request),
         machine=machine(),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from properties.lifecycle.alone import Actions
 from properties.lifecycle.case import Rules
+from properties.lifecycle.reference_alone import Actions
 from reference.random_skip import action, digest, selected, token_digest
 
 Plan = tuple[str, str]
