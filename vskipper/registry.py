@@ -12,8 +12,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from vskipper.errors import InputError, PolicyError
-from vskipper.locate import location_of, raised_at, raised_words
-from vskipper.policy import PolicyCapabilities, PolicyContext, SkipPolicy
+from vskipper.locate import hook_location, location_of, raised_at, raised_words
+from vskipper.policy import PolicyCapabilities, PolicyContext, SkipPolicy, Timing
 from vskipper.registry_capabilities import checked_capabilities
 from vskipper.registry_settings import bind_settings
 
@@ -25,7 +25,12 @@ BUILT_IN = {
     "random-sublayer": "vskipper.policies.random_sublayer:RandomSublayer",
     "static-depth": "vskipper.policies.static_depth:StaticDepth",
 }
-_HOOKS = {"begin": ("batch",), "route": ("layer", "x", "state"), "project": ("layer", "y", "state")}
+_HOOKS = {
+    "begin": ("batch",),
+    "route": ("layer", "x", "state"),
+    "route_mlp": ("layer", "y", "state"),
+    "project": ("layer", "y", "state"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +139,21 @@ def _make(spec: str, factory: Callable[..., Any], context: PolicyContext, settin
 
 
 def _check_hooks(spec: str, policy: SkipPolicy, capabilities: PolicyCapabilities) -> None:
-    """Raise PolicyError for a missing hook, or one that is no method."""
+    """Raise PolicyError for a missing hook, one that is no method, or a second decision that is not declared."""
     place = location_of(type(policy))
+    twice = capabilities.timing == Timing.MID_LAYER
+    if hasattr(policy, "route_mlp") and not twice:
+        raise PolicyError(
+            "not declared",
+            policy=spec,
+            hook="route_mlp",
+            location=hook_location(policy, "route_mlp"),
+            got=f"timing {capabilities.timing}",
+            expected=f"timing {Timing.MID_LAYER}, or no such hook",
+        )
+    optional = {"route_mlp": twice, "project": capabilities.needs_projector}
     for hook, parameters in _HOOKS.items():
-        if hook == "project" and not capabilities.needs_projector:
+        if not optional.get(hook, True):
             continue
         found = getattr(policy, hook, None)
         if not callable(found):
