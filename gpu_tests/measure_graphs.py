@@ -1,6 +1,6 @@
 """What a second variant of every decode graph costs at a real model's shape, and what is left of it where memory is
-short: `python -m gpu_tests.measure_graphs OUT.json --backend fa3`. Weights are random; each way is a start of SGLang's own
-engine."""
+short: `python -m gpu_tests.measure_graphs OUT.json --backend fa3`. Weights are random; each way is a start of
+SGLang's own engine."""
 
 from __future__ import annotations
 
@@ -98,9 +98,7 @@ def main(
     backend: Annotated[str, typer.Option(help="SGLang's attention backend.")] = "fa3",
     short: Annotated[
         list[float] | None,
-        typer.Option(
-            "--fraction", help="mem_fraction_static of one more routed start.  [default: 0.985 0.9925 0.9945]"
-        ),
+        typer.Option("--fraction", help="mem_fraction_static of another routed start; else three of them."),
     ] = None,
 ) -> None:
     """Measure every way, one after the other. Exit code 2 without a GPU."""
