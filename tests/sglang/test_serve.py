@@ -231,7 +231,7 @@ BAD: list[tuple[tuple[str, ...], dict[str, str], str]] = [
     (("tiny-llama",), {}, "policy [the options]: got none"),
     (("--tp-size", "2", *STATIC), {}, "model [vskipper serve]: got --tp-size, expected MODEL before"),
     ((*STATIC, "--set", "ratio=0.6"), {}, "setting [--set]: got ratio twice"),
-    ((*STATIC, "--config", "none.json"), {}, "VSKIPPER_CONFIG [none.json]: got [Errno 2]"),
+    ((*STATIC, "--config", "none.json"), {}, "configuration [none.json]: got [Errno 2]"),
     ((*STATIC, "--config", "list.json"), {}, "plugin configuration [list.json]: got list, expected a JSON object"),
     ((*STATIC, "--config", "twice.json"), {}, "plugin configuration [twice.json]: got seed twice in one object"),
     ((*STATIC, "--config", "odd.json"), {}, "unknown key [the options, odd.json]: got ratio"),
