@@ -7,7 +7,7 @@ from typing import Final
 
 from conformance.faults.registry import FAULTS_OF
 from conformance.must_pass import FOLDER, Requirement, SeededFault, render
-from conformance.runner.items import VARIANTS_OF
+from conformance.runner.items import TARGETS_OF
 from properties.property import Property
 from properties.registry import LEVEL_OF, PROPERTIES
 
@@ -56,8 +56,8 @@ def _subjects(property: Property) -> tuple[tuple[str, ...], ...]:
     if property.scope != "structure":
         return ()
     return tuple(
-        tuple(f"{v.runtime}/{v.model}" for v in variants if v.only is None or property.id in v.only)
-        for asked, variants in VARIANTS_OF[LEVEL_OF[property.id]].items()
+        tuple(f"{t.runtime}/{t.model}" for t in targets if t.only is None or property.id in t.only)
+        for asked, targets in TARGETS_OF[LEVEL_OF[property.id]].items()
         if asked != CONTROL
     )
 

@@ -1,4 +1,4 @@
-"""Two comparisons and no third: bit for bit, or inside an envelope around float64 truth (design section 6).
+"""Two comparisons and no third: bit for bit, or inside an envelope around float64 truth (docs/contract.md).
 
 NaN is never equal to anything here but to the same bits.
 """

@@ -1,4 +1,4 @@
-"""FlexiDepth's gate and projector for one row, from a checkpoint's tensors by their full names (design section 3)."""
+"""FlexiDepth's gate and projector for one row, from a checkpoint's tensors by their full names (docs/contract.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RandomSkip in plain integers: a pure function of request (or token), position and seed (design section 3)."""
+"""RandomSkip in plain integers: a pure function of request (or token), position and seed (docs/contract.md)."""
 
 from __future__ import annotations
 

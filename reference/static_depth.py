@@ -1,4 +1,4 @@
-"""Actions that no row's content decides: StaticDepth and EarlyExit (design section 3)."""
+"""Actions that no row's content decides: StaticDepth and EarlyExit (docs/contract.md)."""
 
 from __future__ import annotations
 

@@ -41,10 +41,16 @@ class Timing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyCapabilities:
-    """What the policy promises. Clause POL-1 tests each promise; a runtime refuses what it cannot serve.
+    """What the policy declares. A field of the wrong type is refused when the policy is made.
 
-    prefix_determined: routes follow from the row's own prefix of tokens alone, so prefixes may be shared.
-    tolerates_dense_prefix: a request that was prefilled dense may go on routed.
+    actions, gate_modes: all that its routes hold; checked in every result (clause POL-1).
+    phases: those it decides in; the rows of others run dense.
+    timing: when a decision is known. Recorded only, but for mid_layer, which goes with route_mlp.
+    needs_router, needs_projector: the checkpoint must have router tensors; the hook `project` must be there, and runs.
+    deterministic, batch_invariant, chunk_invariant: promises that clause POL-1 tests.
+    prefix_determined: routes follow from the row's own prefix of tokens alone, so prefixes may be shared; tested too.
+    request_state_bytes: what a request's state takes. Recorded only.
+    tolerates_dense_prefix: a request that was prefilled dense may go on routed. Taken at its word.
     """
 
     actions: frozenset[Action] = frozenset({Action.RUN, Action.PROJECT_ONLY})
@@ -127,7 +133,7 @@ class SkipPolicy(Protocol):
     A policy is made by `factory(context: PolicyContext, **settings)`; a class with such a constructor is one.
     `project` may be absent where capabilities.needs_projector is False: a PROJECT_ONLY row then adds nothing.
     Optional attributes a runtime looks for:
-    `route_mlp(layer, y, state) -> Route` decides the MLP bit after attention (capabilities.timing mid_layer);
+    `route_mlp(layer, y, state) -> Route` decides the MLP bit after attention (if and only if timing is mid_layer);
     `swiglu(layer) -> SwiGLU` says that project() is this SwiGLU, so that a kernel may run it.
     """
 

@@ -12,8 +12,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from vskipper.errors import InputError, PolicyError
-from vskipper.locate import location_of, raised_at, raised_words
-from vskipper.policy import PolicyCapabilities, PolicyContext, SkipPolicy
+from vskipper.locate import hook_location, location_of, raised_at, raised_words
+from vskipper.policy import PolicyCapabilities, PolicyContext, SkipPolicy, Timing
 from vskipper.registry_capabilities import checked_capabilities
 from vskipper.registry_settings import bind_settings
 
@@ -25,11 +25,16 @@ BUILT_IN = {
     "random-sublayer": "vskipper.policies.random_sublayer:RandomSublayer",
     "static-depth": "vskipper.policies.static_depth:StaticDepth",
 }
-_HOOKS = {"begin": ("batch",), "route": ("layer", "x", "state"), "project": ("layer", "y", "state")}
+_HOOKS = {
+    "begin": ("batch",),
+    "route": ("layer", "x", "state"),
+    "route_mlp": ("layer", "y", "state"),
+    "project": ("layer", "y", "state"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Registered:
     """Where a policy's factory is: target `package.module:Class`; origin says who registered it."""
 
     target: str
@@ -40,7 +45,7 @@ class Registry:
     """Policy names, each registered once."""
 
     def __init__(self) -> None:
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[str, Registered] = {}
 
     def register(self, name: str, target: str, origin: str) -> None:
         """Raises InputError for a name that is taken, whoever holds it, and for one that reads as a class."""
@@ -52,13 +57,13 @@ class Registry:
             raise InputError(
                 "policy registered twice", where=origin, got=got, expected=f"one, {held.target} of {held.origin}"
             )
-        self._targets[name] = Target(target=target, origin=origin)
+        self._targets[name] = Registered(target=target, origin=origin)
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(self._targets))
 
-    def find(self, name: str) -> Target:
+    def find(self, name: str) -> Registered:
         """Raises InputError that lists the known names."""
         if name not in self._targets:
             expected = f"one of {', '.join(self.names)}, or package.module:Class"
@@ -134,10 +139,21 @@ def _make(spec: str, factory: Callable[..., Any], context: PolicyContext, settin
 
 
 def _check_hooks(spec: str, policy: SkipPolicy, capabilities: PolicyCapabilities) -> None:
-    """Raise PolicyError for a missing hook, or one that is no method."""
+    """Raise PolicyError for a missing hook, one that is no method, or a second decision that is not declared."""
     place = location_of(type(policy))
+    twice = capabilities.timing == Timing.MID_LAYER
+    if hasattr(policy, "route_mlp") and not twice:
+        raise PolicyError(
+            "not declared",
+            policy=spec,
+            hook="route_mlp",
+            location=hook_location(policy, "route_mlp"),
+            got=f"timing {capabilities.timing}",
+            expected=f"timing {Timing.MID_LAYER}, or no such hook",
+        )
+    optional = {"route_mlp": twice, "project": capabilities.needs_projector}
     for hook, parameters in _HOOKS.items():
-        if hook == "project" and not capabilities.needs_projector:
+        if not optional.get(hook, True):
             continue
         found = getattr(policy, hook, None)
         if not callable(found):

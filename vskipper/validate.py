@@ -48,27 +48,27 @@ class CheckedPolicy:
         return CheckedState(inner=self._call_unwritten("begin", inputs, batch), valid=valid)
 
     def route(self, layer: int, x: Tensor, state: CheckedState) -> Route:
-        route = self._call_unwritten("route", [x], layer, x, state.inner)
+        route: Route = self._call_unwritten("route", [x], layer, x, state.inner)
         with self._looking_at("route", layer):
             self._check_route("route", route, layer, x, state)
             state.attention[layer] = route.actions & ATTENTION_BIT
-        return route  # type: ignore[no-any-return]
+        return route
 
     def project(self, layer: int, y: Tensor, state: CheckedState) -> Tensor:
         """Zeros where the policy has no projector."""
         if not hasattr(self.wrapped, "project"):
             return torch.zeros_like(y)
-        projected = self._call_unwritten("project", [y], layer, y, state.inner)
+        projected: Tensor = self._call_unwritten("project", [y], layer, y, state.inner)
         with self._looking_at("project", layer):
             self._check_tensor("project", f"layer {layer}, result", projected, y.dtype, y)
-        return projected  # type: ignore[no-any-return]
+        return projected
 
     def _route_mlp(self, layer: int, y: Tensor, state: CheckedState) -> Route:
-        route = self._call_unwritten("route_mlp", [y], layer, y, state.inner)
+        route: Route = self._call_unwritten("route_mlp", [y], layer, y, state.inner)
         with self._looking_at("route_mlp", layer):
             self._check_route("route_mlp", route, layer, y, state)
             self._check_attention_bit(layer, state.attention[layer], route.actions & ATTENTION_BIT, state.valid)
-        return route  # type: ignore[no-any-return]
+        return route
 
     def _check_attention_bit(self, layer: int, first: Tensor, second: Tensor, valid: Tensor) -> None:
         if not (self._values and first.device.type == "cpu"):
@@ -79,10 +79,10 @@ class CheckedPolicy:
             self._refuse("route_mlp", f"layer {layer}, changes the attention bit", got, f"{expected}, as route said")
 
     def _swiglu(self, layer: int) -> SwiGLU:
-        weights = self._call("swiglu", layer)
+        weights: SwiGLU = self._call("swiglu", layer)
         with self._looking_at("swiglu", layer):
             self._check_swiglu(layer, weights)
-        return weights  # type: ignore[no-any-return]
+        return weights
 
     def _check_swiglu(self, layer: int, weights: Any) -> None:
         if not isinstance(weights, SwiGLU):

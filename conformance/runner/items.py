@@ -18,7 +18,7 @@ from vskipper.models.seeded import SMALL_MODELS, TINY_MODELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class Target:
     """A runtime and a model that structural properties run on. examples: a fixed number of each property's, or None for
     an even share of the rest. only: the properties it runs, or None for all."""
 
@@ -44,40 +44,40 @@ KERNEL_PROPERTIES = frozenset(
         "work.counts",
     }
 )
-CUDA_VARIANTS = tuple(Variant(runtime=CUDA, model=model) for model in SMALL_MODELS)
+CUDA_TARGETS = tuple(Target(runtime=CUDA, model=model) for model in SMALL_MODELS)
 # a server takes half a minute to start, and its memory
-SERVER_VARIANTS = (Variant(runtime="server", model="tiny-llama"),)
+SERVER_TARGETS = (Target(runtime="server", model="tiny-llama"),)
 # each case runs a whole engine, and one runtime brings one
-LIFECYCLE_VARIANTS: Mapping[str, tuple[Variant, ...]] = {
-    "sglang": tuple(Variant(runtime="sglang", model=model) for model in TINY_MODELS),
-    CUDA: CUDA_VARIANTS,
-    "server": SERVER_VARIANTS,
+LIFECYCLE_TARGETS: Mapping[str, tuple[Target, ...]] = {
+    "sglang": tuple(Target(runtime="sglang", model=model) for model in TINY_MODELS),
+    CUDA: CUDA_TARGETS,
+    "server": SERVER_TARGETS,
 }
-VARIANTS: Mapping[str, tuple[Variant, ...]] = {
+TARGETS: Mapping[str, tuple[Target, ...]] = {
     "torch": (
-        *(Variant(runtime="torch", model=model) for model in TINY_MODELS),
-        Variant(runtime="triton", model="tiny-llama", examples=6, only=KERNEL_PROPERTIES),
+        *(Target(runtime="torch", model=model) for model in TINY_MODELS),
+        Target(runtime="triton", model="tiny-llama", examples=6, only=KERNEL_PROPERTIES),
     ),
     **{
-        name: tuple(Variant(runtime=name, model=model) for model in TINY_MODELS)
+        name: tuple(Target(runtime=name, model=model) for model in TINY_MODELS)
         for name in ("triton", "reference", "sglang")
     },
-    CUDA: CUDA_VARIANTS,
-    "server": SERVER_VARIANTS,
+    CUDA: CUDA_TARGETS,
+    "server": SERVER_TARGETS,
 }
 
 
-GRAPH_VARIANTS: Mapping[str, tuple[Variant, ...]] = {CUDA: CUDA_VARIANTS}
-VARIANTS_OF: Mapping[str, Mapping[str, tuple[Variant, ...]]] = {
-    "core": VARIANTS,
-    "graph": GRAPH_VARIANTS,
-    "lifecycle": LIFECYCLE_VARIANTS,
+GRAPH_TARGETS: Mapping[str, tuple[Target, ...]] = {CUDA: CUDA_TARGETS}
+TARGETS_OF: Mapping[str, Mapping[str, tuple[Target, ...]]] = {
+    "core": TARGETS,
+    "graph": GRAPH_TARGETS,
+    "lifecycle": LIFECYCLE_TARGETS,
 }
 
 
-def variants(level: str, runtime: str) -> tuple[Variant, ...]:
+def targets(level: str, runtime: str) -> tuple[Target, ...]:
     """What the level's structural properties run on; raises InputError for a runtime that the level does not know."""
-    of_level = VARIANTS_OF[level]
+    of_level = TARGETS_OF[level]
     if runtime not in of_level:
         expected = ", ".join(name.replace(CUDA, f"{ENGINE} with --device cuda") for name in of_level)
         raise InputError("runtime for this level", where=f"level {level}", got=runtime, expected=expected)
@@ -99,7 +99,7 @@ class PropertyItem:
 
 
 def property_items(request: Request) -> tuple[PropertyItem, ...]:
-    """In the must-pass order; structural ones once a variant, the others once on the model and policy asked for."""
+    """In the must-pass order; structural ones once a target, the others once on the model and policy asked for."""
     return tuple(item for rule in PROPERTIES[request.level] for item in _items_of(rule, request))
 
 
@@ -126,27 +126,27 @@ def _items_of(rule: Property, request: Request) -> Iterator[PropertyItem]:
         spec = asked_for(request)
         yield PropertyItem(rule=rule, spec=spec, examples=examples, seed=request.seed)
         return
-    own = [each for each in variants(request.level, request.runtime) if each.only is None or rule.id in each.only]
-    for index, variant in enumerate(own):
+    own = [each for each in targets(request.level, request.runtime) if each.only is None or rule.id in each.only]
+    for index, target in enumerate(own):
         yield PropertyItem(
             rule=rule,
             spec=SubjectSpec(
-                runtime=variant.runtime,
-                model=variant.model,
+                runtime=target.runtime,
+                model=target.model,
                 dtype=request.dtype,
                 attention_backend=request.attention_backend,
             ),
-            examples=_share(examples, variant, own),
+            examples=_share(examples, target, own),
             seed=request.seed + index,
         )
 
 
-def _share(examples: int, variant: Variant, variants: list[Variant]) -> int:
-    """This variant's part of a property's examples; a fixed part never takes more than half of them."""
-    fixed = sum(min(each.examples, examples // 2) for each in variants if each.examples is not None)
-    if variant.examples is not None:
-        return max(1, min(variant.examples, examples // 2))
-    return math.ceil((examples - fixed) / sum(each.examples is None for each in variants))
+def _share(examples: int, target: Target, targets: list[Target]) -> int:
+    """This target's part of a property's examples; a fixed part never takes more than half of them."""
+    fixed = sum(min(each.examples, examples // 2) for each in targets if each.examples is not None)
+    if target.examples is not None:
+        return max(1, min(target.examples, examples // 2))
+    return math.ceil((examples - fixed) / sum(each.examples is None for each in targets))
 
 
 def asked_for(request: Request) -> SubjectSpec:

@@ -22,7 +22,7 @@ from conformance.must_pass import load_must_pass
 from conformance.request import Request
 from conformance.runner.environment import engine_identity, machine, model_identity, policy_identity, versions
 from conformance.runner.events import Crash, Events, ItemReports
-from conformance.runner.items import asked_for, faults, full_examples, interpreted, property_items, variants
+from conformance.runner.items import asked_for, faults, full_examples, interpreted, property_items, targets
 from conformance.runner.merge import merge
 from conformance.runner.sample import sample_tape
 from conformance.runner.session import VARIABLE
@@ -56,7 +56,7 @@ def main(path: str) -> int:
     events.send("plan", total=len(items) + len(faults(request)))
     reports = ItemReports(events)
     if any(item.rule.scope == "policy" for item in items):
-        _pytest(request, reports, "policy", workers=0)
+        _pytest(reports, "policy", workers=0)
     results = _results(reports)
     unjudged = policy_unjudged(request, results, reports.crashes)
     if unjudged is not None:
@@ -65,7 +65,7 @@ def main(path: str) -> int:
         return 2
     sound = is_sound(results)
     if sound:
-        _pytest(request, reports, "not policy and not interpreted", workers=request.workers)
+        _pytest(reports, "not policy and not interpreted", workers=request.workers)
         run_interpreted(request, reports)
         results = _results(reports)
     if reports.crashes:
@@ -88,7 +88,7 @@ def run_interpreted(request: Request, reports: ItemReports) -> None:
     with the environment as it then is."""
     if any(interpreted(fault, request) for fault in faults(request)):
         with mock.patch.dict(os.environ, {INTERPRET: "1"}):
-            _pytest(request, reports, "interpreted", workers=max(1, request.workers))
+            _pytest(reports, "interpreted", workers=max(1, request.workers))
 
 
 def is_sound(results: Mapping[str, Result]) -> bool:
@@ -120,7 +120,7 @@ def _print(crashes: Iterable[Crash]) -> None:
     print("\n".join(crash.text for crash in crashes), file=sys.stderr, flush=True)
 
 
-def _pytest(request: Request, reports: ItemReports, marks: str, *, workers: int) -> None:
+def _pytest(reports: ItemReports, marks: str, *, workers: int) -> None:
     """One pytest run over the items with these marks; what they recorded lands in `reports`."""
     arguments = [str(FOLDER / "test_suite.py"), "-c", str(FOLDER / "pytest.ini"), "-q", "-m", marks]
     arguments += ["-p", "xdist.plugin", "-n", str(workers), "--dist", "loadgroup", "--import-mode", "importlib"]
@@ -164,7 +164,7 @@ def _manifest(request: Request, subject: Subject, tape: tuple[str, ...], seconds
         level=request.level,
         policy=policy_identity(request, subject),
         model=model_identity(subject.model),
-        runtimes=tuple(dict.fromkeys(variant.runtime for variant in variants(request.level, request.runtime))),
+        runtimes=tuple(dict.fromkeys(target.runtime for target in targets(request.level, request.runtime))),
         versions=versions(),
         engine=engine_identity(request),
         machine=machine(),

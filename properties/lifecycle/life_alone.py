@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 
 from properties.compare import Envelope, outside
-from properties.lifecycle.alone import Actions, Answer, both
 from properties.lifecycle.case import LifeCase, Rules, life_cases
 from properties.lifecycle.engine import FINISHED, History, Kv, Pass, Ran, engine_of
 from properties.lifecycle.paths import Path, paths
 from properties.lifecycle.play import play
+from properties.lifecycle.reference_alone import Actions, Answer, both
 from properties.lifecycle.routes import Modes, expected_routes, fallen_rows, plan_of
 from properties.lifecycle.seen import note
 from properties.property import Property, Subject

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from properties.lifecycle.alone import Actions
 from properties.lifecycle.case import Rules
 from properties.lifecycle.engine import History, LifecycleEngine, Ran
+from properties.lifecycle.reference_alone import Actions
 from reference.random_skip import action, digest, selected, token_digest
 
 Plan = tuple[str, str]

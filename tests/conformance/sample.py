@@ -65,7 +65,6 @@ FAULTS = tuple(
     for kind in ("first", "second")
 )
 MUST_PASS = MustPass(level="core", requirements=NEEDS, faults=FAULTS)
-ISSUE = "https://github.com/sgl-project/sglang/issues/1"
 WAIVER = """\
 [[waiver]]
 clause = "KV-2"

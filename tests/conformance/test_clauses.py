@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from conformance.clauses import CLAUSE_BY_ID, CLAUSES, LEVEL_BY_ID, LEVELS
 
@@ -21,6 +22,13 @@ def test_levels_rise_in_order_and_core_is_what_a_cpu_can_decide() -> None:
         *("KV-1", "KV-2", "KV-3", "KV-4", "MAP-1", "MAP-2", "MAP-3", "SEM-1", "SEM-2", "SEM-3", "SEM-4"),
         *("GRAPH-3", "POL-1", "POL-2", "WORK-1", "IN-1"),
     ]
+
+
+def test_the_document_has_every_clause() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "contract.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([A-Z]+-\d) \| (.*?) \| (.*) \|$", document, re.MULTILINE)
+    titles = {clause.id: ", ".join(LEVEL_BY_ID[level].title for level in clause.levels) for clause in CLAUSES}
+    assert rows == [(clause.id, titles[clause.id], clause.text) for clause in CLAUSES]
 
 
 def test_no_level_is_empty() -> None:

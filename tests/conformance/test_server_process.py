@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from conformance.runtimes.sglang.server import process
 from conformance.runtimes.sglang.server.family import runs
 from conformance.runtimes.sglang.server.process import LeftBehind, NotStarted, running
-
-psutil: Any = pytest.importorskip("psutil")
 
 READY = f"print('{process.READY}here', flush=True)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from conformance.runtimes.torch_runtime.session import TorchSession
 from conformance.subjects import SubjectSpec, build_subject
+from properties.compare import Envelope
 from properties.property import Subject
 from properties.registry import by_id
 from properties.run import run_property
@@ -115,5 +116,8 @@ def test_rows_of_a_dense_request_in_a_routed_pass_equal_the_dense_model(
         mixed = step(subject, policy, tape)
     assert mixed.hidden is not None and dense.hidden is not None
     assert mixed.actions[:, ROWS_OF_B].unique().tolist() == [int(Action.RUN)]
-    torch.testing.assert_close(mixed.hidden[:, ROWS_OF_B], dense.hidden[:, ROWS_OF_B], rtol=1e-5, atol=1e-4)
+    # products of fewer rows may sum in another order: no more than the envelope allows where R and T are equal
+    slack = Envelope.of_layers(subject.model.config.num_hidden_layers).least(torch.float32)
+    atol = slack * float(dense.hidden.abs().max())
+    torch.testing.assert_close(mixed.hidden[:, ROWS_OF_B], dense.hidden[:, ROWS_OF_B], rtol=0, atol=atol)
     assert not torch.allclose(mixed.hidden[-1, :3], dense.hidden[-1, :3], atol=1e-2)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vskipper.action import Action
-from vskipper.policy import GateMode, PolicyCapabilities, PolicyContext, Route, RowBatch
+from vskipper.policy import GateMode, PolicyCapabilities, PolicyContext, Route, RowBatch, Timing
 
 
 class Fair:
@@ -114,6 +114,19 @@ class WrongProjection(Fair):
 
 class MissingProject(Fair):
     capabilities = PolicyCapabilities(needs_projector=True)
+
+
+class MissingSecond(Fair):
+    capabilities = PolicyCapabilities(timing=Timing.MID_LAYER)
+
+
+class UndeclaredSecond(Fair):
+    def route_mlp(self, layer: int, y: Tensor, state: None) -> Route:
+        return self.route(layer, y, state)
+
+
+class DecidesTwice(UndeclaredSecond):
+    capabilities = PolicyCapabilities(timing=Timing.MID_LAYER)
 
 
 class MissingRoute:

@@ -21,7 +21,7 @@ U64 = np.uint64
 
 
 def selected(data: list[bytes], positions: list[int], seed: int, r: float) -> list[bool]:
-    """Design section 3, from the bytes of each row's id; unsigned, so that no shift keeps a sign."""
+    """docs/contract.md, from the bytes of each row's id; unsigned, so that no shift keeps a sign."""
     keys = np.array([int.from_bytes(hashlib.blake2b(d, digest_size=8).digest(), "little") for d in data], dtype=U64)
     with np.errstate(over="ignore"):
         x = keys + U64(seed) * U64(0x9E3779B97F4A7C15) + np.array(positions, dtype=U64) * U64(0xD1B54A32D192ED03)

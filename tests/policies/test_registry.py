@@ -83,6 +83,8 @@ def test_a_module_that_leaves_python(tmp_path: Path, monkeypatch: pytest.MonkeyP
     [
         ("MissingRoute", "route", "class MissingRoute", "no such method", "route(layer, x, state)"),
         ("MissingProject", "project", "class MissingProject", "no such method", "project(layer, y, state)"),
+        ("MissingSecond", "route_mlp", "class MissingSecond", "no such method", "route_mlp(layer, y, state)"),
+        ("UndeclaredSecond", "route_mlp", "def route_mlp", "timing layer", "timing mid_layer, or no such hook"),
         ("MissingCapabilities", "capabilities", "class MissingCapabilities", "nothing", "PolicyCapabilities"),
         (
             "OtherParameters",
@@ -167,6 +169,10 @@ def test_a_declaration_of_the_wrong_type(
     assert repr(value) in caught.value.got
     assert expected in caught.value.expected
     assert caught.value.location == f"{FILE}:{line_of('class Fair')}"
+
+
+def test_a_second_decision_that_is_declared() -> None:
+    assert hasattr(load_policy(f"{BROKEN}:DecidesTwice", context()), "route_mlp")
 
 
 def test_a_router_that_is_there() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from conformance.subjects import open_model
-from properties.lifecycle.alone import projector_of
+from properties.lifecycle.reference_alone import projector_of
 from reference import flexidepth
 from reference.model import ReferenceModel
 from reference.plan import Chunk, PoolLayout, StepPlan, TapePlan

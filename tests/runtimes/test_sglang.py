@@ -17,6 +17,7 @@ from conformance.runtimes.reference import ReferenceRuntime
 from conformance.runtimes.sglang import process
 from conformance.runtimes.sglang.runtime import SGLangRuntime
 from conformance.subjects import SubjectSpec, build_subject
+from properties.compare import Envelope
 from properties.property import Subject
 from properties.registry import CORE, by_id
 from properties.run import run_property
@@ -102,10 +103,12 @@ def test_dense_passes_are_the_engines_alone_and_equal_the_reference(model: str, 
     decoder = import_module("vskipper.sglang.decoder").RoutedDecoder
     with mock.patch.object(decoder, "run", side_effect=AssertionError("a dense pass ran routed")):
         results = step_all(session, page_size, tapes=False)
+    # both round: twice what the envelope allows where one of them is the truth
+    slack = 2 * Envelope.of_layers(subject.model.config.num_hidden_layers).least(torch.float32)
     for got, plan in zip(results, schedule(page_size), strict=True):
         expected = reference.step(plan)
-        torch.testing.assert_close(got.logits, expected.logits, rtol=0, atol=1e-4)
-        torch.testing.assert_close(streams(got), streams(expected), rtol=1e-5, atol=1e-3)
+        for one, other in ((got.logits, expected.logits), (streams(got), streams(expected))):
+            torch.testing.assert_close(one, other, rtol=0, atol=slack * float(other.abs().max()))
         assert got.actions.shape == (0, plan.rows) and not got.work and not got.cohorts
 
 

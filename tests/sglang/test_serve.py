@@ -240,7 +240,7 @@ BAD: list[tuple[tuple[str, ...], dict[str, str], str]] = [
     (STATIC, {"VSKIPPER_CONFIG": '{"settings": 5}'}, "settings [VSKIPPER_CONFIG]: got 5, expected an object"),
     (STATIC, {"VSKIPPER_CONFIG": '{"settings.r": 5}'}, "unknown key [VSKIPPER_CONFIG]: got settings.r"),
     ((*STATIC, "--set", "seed=1", "--config", "true.json"), {}, "a key is given twice [settings.seed]: got 1 in"),
-    (STATIC, {"VSKIPPER_CONFIG": "none.json"}, "configuration [none.json]: got [Errno 2]"),
+    (STATIC, {"VSKIPPER_CONFIG": "none.json"}, "VSKIPPER_CONFIG [none.json]: got [Errno 2]"),
     ((*STATIC, "--mode", "fast"), {}, "mode [the options]: got 'fast', expected dense, routed, by-request"),
     ((*STATIC, "--routed-layers", "2-x"), {}, "routed layers [--routed-layers]: got 2-x"),
     ((*STATIC, "--routed-layers", "9-3"), {}, "routed layers [--routed-layers]: got 9-3"),

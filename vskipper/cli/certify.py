@@ -37,7 +37,10 @@ def certify(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the policy; repeatable.")
     ] = None,
     runtime: Annotated[
-        str | None, typer.Option(help="The runtime under test.  [default: sglang where it is installed, else torch]")
+        str | None,
+        typer.Option(
+            help="sglang, server, torch, triton or reference.  [default: sglang where it is installed, else torch]"
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda; cuda takes the runtime sglang.")] = "cpu",
     dtype: Annotated[

@@ -14,7 +14,7 @@ from vskipper.policy import Route, SkipPolicy
 
 
 class RoutedLayer:
-    """The index-th routed layer, layer `layer` of the model (design: clauses KV-1, MAP-1, SEM-1, SEM-2, WORK-1)."""
+    """The index-th routed layer, layer `layer` of the model (clauses KV-1, MAP-1, SEM-1, SEM-2, WORK-1)."""
 
     def __init__(
         self, *, layer: int, index: int, modules: LayerModules, policy: SkipPolicy, branches: Branches

@@ -19,6 +19,3 @@ class WorkCounters:
     def add(self, index: int, branch: str, rows: Tensor | int) -> None:
         """Count `rows` more through `branch` at the index-th routed layer."""
         self.counts[index, BRANCHES.index(branch)] += rows
-
-    def reset(self) -> None:
-        self.counts.zero_()

@@ -1,4 +1,4 @@
-"""64-bit mixing on the device: arithmetic modulo 2^64 in int64 tensors (design: RandomSkip)."""
+"""64-bit mixing on the device: arithmetic modulo 2^64 in int64 tensors (docs/contract.md: random-skip)."""
 
 from __future__ import annotations
 

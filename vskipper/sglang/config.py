@@ -54,7 +54,10 @@ class EngineConfig:
 
 def parse(text: str, where: str) -> EngineConfig:
     """Read the JSON object; raises InputError for what is no JSON, an unknown key, or one that is missing."""
-    raw = read_object(text, where)
+    return _of(read_object(text, where), where)
+
+
+def _of(raw: Mapping[str, Any], where: str) -> EngineConfig:
     known = [item.name for item in fields(EngineConfig)]
     unknown = sorted(set(raw) - set(known))
     if unknown:
@@ -63,7 +66,7 @@ def parse(text: str, where: str) -> EngineConfig:
         raise InputError("policy", where=where, got="none", expected="a name or package.module:Class")
     layers = raw.get("routed_layers")
     try:
-        return EngineConfig(**raw | {"routed_layers": tuple(layers) if isinstance(layers, list) else layers})
+        return EngineConfig(**{**raw, "routed_layers": tuple(layers) if isinstance(layers, list) else layers})
     except InputError as error:
         raise InputError(error.what, where=where, got=error.got, expected=error.expected) from error
 
@@ -96,15 +99,18 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> EngineConfig | None:
     """The configuration that VSKIPPER_CONFIG holds or names, None where it is not set or empty: the plugin is off."""
+    found = read_variable(environment)
+    return None if found is None else _of(*found)
+
+
+def read_variable(environment: Mapping[str, str]) -> tuple[dict[str, Any], str] | None:
+    """The object that VSKIPPER_CONFIG holds or names, and where it stands; None where it is not set or empty."""
     text = environment.get(VARIABLE, "").strip()
     if not text:
         return None
     if text.startswith("{"):
-        return parse(text, VARIABLE)
-    try:
-        return parse(Path(text).read_text(encoding="utf-8"), text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(VARIABLE, where=text, got=str(error), expected="a JSON object or a readable file") from error
+        return read_object(text, VARIABLE), VARIABLE
+    return read_object(read_text(Path(text), VARIABLE), text), text
 
 
 def _layers(value: object) -> bool:

@@ -110,7 +110,7 @@ FAULTS = (
     Fault(
         id="attention-leaks",
         title="attention of rows that skip it reaches the residual stream",
-        source="the authors' 799 of 1,184 cells",
+        source="arXiv:2609.37062, 799 of 1,184 cells",
         seam="vskipper.execution.packed:PackedBranches.attend",
         patch=_attention_leaks,
         killer="sem.skipped_attention",

@@ -44,7 +44,7 @@ FAULTS = (
     Fault(
         id="executor-forced-dense",
         title="every row runs dense, the tape says otherwise",
-        source="the authors' run with 16,702 passes and no skip",
+        source="arXiv:2609.37062, run with 16,702 passes and no skip",
         seam="vskipper.execution.packed:plan_cohorts",
         patch=_forced_dense,
         killer="work.counts",

@@ -100,7 +100,7 @@ FAULTS = (
     Fault(
         id="gate-mode-ignored",
         title="a weighted gate runs as a hard one",
-        source="the authors' void quality gates",
+        source="arXiv:2609.37062, void quality gates",
         seam=SCALE,
         patch=_never_scaled,
         killer="gate.mode",

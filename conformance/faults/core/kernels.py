@@ -85,7 +85,7 @@ FAULTS = (
     Fault(
         id="bounded-scale-dropped",
         title="the scatter of a product drops the row's scale",
-        source="the authors' void quality gates",
+        source="arXiv:2609.37062, void quality gates",
         seam=SWIGLU,
         patch=_scale_dropped,
         killer="gate.mode",
@@ -97,7 +97,7 @@ FAULTS = (
     Fault(
         id="decode-mask-ignored",
         title="the decode kernel attends for rows that skip attention",
-        source="the authors' 799 of 1,184 cells",
+        source="arXiv:2609.37062, 799 of 1,184 cells",
         seam=DECODE,
         patch=_mask_ignored,
         killer="sem.skipped_attention",

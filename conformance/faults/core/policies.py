@@ -101,7 +101,7 @@ FAULTS = (
     Fault(
         id="policy-undeclared-action",
         title="an action that the policy does not declare",
-        source="the authors' executor refuses all but two actions",
+        source="arXiv:2609.37062, executor refuses all but two actions",
         seam=f"{HOOK}.route",
         patch=_undeclared_action,
         killer="policy.declared",

@@ -109,7 +109,7 @@ FAULTS = (
     lifecycle_fault(
         id="namespace-lacks-mode",
         title="routed prefixes are filed as dense ones",
-        source="the authors' fork",
+        source="arXiv:2609.37062, its fork of SGLang",
         seam=ROUTED_KEY,
         patch=_user_key_alone,
         killer="cache.isolated",

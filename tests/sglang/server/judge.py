@@ -11,8 +11,8 @@ from conformance.runtimes.sglang.server.messages import Answer, Request, Summary
 from conformance.runtimes.sglang.server.process import Server
 from conformance.subjects import SubjectSpec, build_subject
 from properties.compare import Envelope
-from properties.lifecycle.alone import Actions, both
 from properties.lifecycle.case import NAME, Rules
+from properties.lifecycle.reference_alone import Actions, both
 from properties.lifecycle.routes import Modes, Plan, expected_routes
 from properties.property import Subject
 from reference.action import PROJECT_ONLY

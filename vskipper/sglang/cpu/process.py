@@ -33,7 +33,7 @@ def stand_in_environment(*, page_size: int = 1, environment: Mapping[str, str] =
     }
 
 
-def prepare_process(*, page_size: int = 1) -> None:
+def prepare_process() -> None:
     """Make `import sglang` in this process, and in the processes it starts, use the CPU engine and find the stand-ins.
 
     Raises InputError where SGLang's runtime is imported already and chose otherwise: it asks once.
@@ -41,5 +41,5 @@ def prepare_process(*, page_size: int = 1) -> None:
     if "sglang.srt" in sys.modules and os.environ.get(CPU_ENGINE) != "1":
         expected = f"a call before the import, or {CPU_ENGINE}=1"
         raise InputError("CPU engine", where="sglang.srt", got="imported already", expected=expected)
-    os.environ.update(stand_in_environment(page_size=page_size))
+    os.environ.update(stand_in_environment())
     finder.install()

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from vskipper.errors import InputError
 from vskipper.models import KNOWN, default_delta
-from vskipper.sglang.config import VARIABLE, EngineConfig, parse, read_object, read_text
+from vskipper.sglang.config import VARIABLE, EngineConfig, parse, read_object, read_text, read_variable
 
 OPTIONS: Final = "the options"
 _SETTING: Final = "settings."
@@ -23,11 +23,10 @@ def engine_config(
     weights is taken, as `vskipper certify` does. Raises InputError for a key that two sources set differently."""
     sources = [(OPTIONS, dict(options))]
     if file is not None:
-        sources.append((str(file), _read(file)))
-    inherited = environment.get(VARIABLE, "").strip()
-    if inherited:
-        is_text = inherited.startswith("{")
-        sources.append((VARIABLE, read_object(inherited, VARIABLE) if is_text else _read(Path(inherited))))
+        sources.append((str(file), read_object(read_text(file, "configuration"), str(file))))
+    inherited = read_variable(environment)
+    if inherited is not None:
+        sources.append((VARIABLE, inherited[0]))
     merged = merge(sources)
     if "delta" not in merged and (model in KNOWN or Path(model).is_dir()):
         beside = default_delta(model)
@@ -59,7 +58,3 @@ def _flat(source: Mapping[str, Any], origin: str) -> dict[str, Any]:
         raise InputError("unknown key", where=origin, got=", ".join(dotted), expected="an object under settings")
     others = {key: value for key, value in source.items() if key != "settings"}
     return others | {f"{_SETTING}{name}": value for name, value in settings.items()}
-
-
-def _read(file: Path) -> dict[str, Any]:
-    return read_object(read_text(file, "configuration"), str(file))

@@ -32,7 +32,7 @@ class Answer:
     logits: Tensor
 
 
-class Alone:
+class ReferenceAlone:
     """One model in one dtype. tensors: all of them, by name. project: the projector, None where it adds nothing."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Alone:
         return tuple((k[places], v[places]) for k, v in self._kv)
 
 
-def both(subject: Subject, weights: int, projector: str) -> tuple[Alone, Alone]:
+def both(subject: Subject, weights: int, projector: str) -> tuple[ReferenceAlone, ReferenceAlone]:
     """R and T: in the model's dtype and in float64, with router and projector tensors times 1 + weights / 4."""
     key = (id(subject.model.tensors), weights, projector)
     if key not in _kept:
@@ -94,10 +94,10 @@ def both(subject: Subject, weights: int, projector: str) -> tuple[Alone, Alone]:
     return _kept[key][1]
 
 
-def _alone(subject: Subject, dtype: torch.dtype, weights: int, projector: str) -> Alone:
+def _alone(subject: Subject, dtype: torch.dtype, weights: int, projector: str) -> ReferenceAlone:
     own = {n: t.detach().to(dtype, copy=True) for n, t in subject.model.tensors.items()}
     scaled = {n: t * (1 + weights / 4) if ".router" in n else t for n, t in own.items()}
-    return Alone(subject, dtype, scaled, projector_of(scaled) if projector == "checkpoint" else None)
+    return ReferenceAlone(subject, dtype, scaled, projector_of(scaled) if projector == "checkpoint" else None)
 
 
 def projector_of(tensors: Mapping[str, Tensor]) -> Project:
@@ -113,4 +113,4 @@ def projector_of(tensors: Mapping[str, Tensor]) -> Project:
 
 
 # the tensors are held so that their id stays theirs
-_kept: dict[tuple[int, int, str], tuple[object, tuple[Alone, Alone]]] = {}
+_kept: dict[tuple[int, int, str], tuple[object, tuple[ReferenceAlone, ReferenceAlone]]] = {}
