@@ -12,7 +12,7 @@ from properties.property import Property
 from properties.registry import LEVEL_OF, PROPERTIES
 
 PROPERTIES_HEAD: Final = "level {}: property clause examples counters subjects compares [if_supported]"
-FAULTS_HEAD: Final = "level {}: fault killer reason quiet [only_named] [on=backend,backend]"
+FAULTS_HEAD: Final = "level {}: fault killer reason quiet places [only_named] [on=backend,backend]"
 # the oracle against itself certifies nothing
 CONTROL: Final = "reference"
 
@@ -27,6 +27,7 @@ def lists() -> dict[str, str]:
                 killer=f.killer,
                 reason=f.reason,
                 quiet=f.quiet,
+                places=f.places,
                 only_named=f.only_named,
                 backends=f.backends,
             )
