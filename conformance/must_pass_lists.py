@@ -7,7 +7,7 @@ from typing import Final
 
 from conformance.faults.registry import FAULTS_OF
 from conformance.must_pass import FOLDER, Requirement, SeededFault, render
-from conformance.runner.items import VARIANTS_OF
+from conformance.runner.items import ASKED_FOR, VARIANTS_OF, variants_of
 from properties.property import Property
 from properties.registry import LEVEL_OF, PROPERTIES
 
@@ -53,10 +53,10 @@ def requirement(property: Property) -> Requirement:
 
 
 def _subjects(property: Property) -> tuple[tuple[str, ...], ...]:
-    if property.scope != "structure":
+    if property.scope in ASKED_FOR:
         return ()
     return tuple(
-        tuple(f"{v.runtime}/{v.model}" for v in variants if v.only is None or property.id in v.only)
+        tuple(f"{v.runtime}/{v.model}" for v in variants_of(property, variants))
         for asked, variants in VARIANTS_OF[LEVEL_OF[property.id]].items()
         if asked != CONTROL
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.faults.fault import Fault
@@ -28,6 +28,8 @@ class Variant:
     only: frozenset[str] | None = None
 
 
+# scopes of properties that run on the model and policy asked for
+ASKED_FOR = ("policy", "model")
 # what the bounded path computes, plans or counts; each example costs a second in the interpreter
 KERNEL_PROPERTIES = frozenset(
     {
@@ -122,11 +124,11 @@ def full_examples(property: Property, request: Request) -> int:
 
 def _items_of(rule: Property, request: Request) -> Iterator[PropertyItem]:
     examples = full_examples(rule, request)
-    if rule.scope != "structure":
+    if rule.scope in ASKED_FOR:
         spec = asked_for(request)
         yield PropertyItem(rule=rule, spec=spec, examples=examples, seed=request.seed)
         return
-    own = [each for each in variants(request.level, request.runtime) if each.only is None or rule.id in each.only]
+    own = variants_of(rule, variants(request.level, request.runtime))
     for index, variant in enumerate(own):
         yield PropertyItem(
             rule=rule,
@@ -139,6 +141,12 @@ def _items_of(rule: Property, request: Request) -> Iterator[PropertyItem]:
             examples=_share(examples, variant, own),
             seed=request.seed + index,
         )
+
+
+def variants_of(rule: Property, known: Sequence[Variant]) -> list[Variant]:
+    """Those that a property runs on whose scope is not in ASKED_FOR."""
+    own = [each for each in known if each.only is None or rule.id in each.only]
+    return own[:1] if rule.scope == "start" else own
 
 
 def _share(examples: int, variant: Variant, variants: list[Variant]) -> int:
