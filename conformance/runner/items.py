@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from conformance.faults.fault import Fault
 from conformance.faults.registry import FAULTS_OF
-from conformance.request import Request
+from conformance.request import CertifyRequest
 from conformance.runtime_names import CUDA, ENGINE, device_of
 from conformance.subjects import SubjectSpec
 from properties.property import Property
@@ -100,29 +100,29 @@ class PropertyItem:
         return f"{self.rule.id}@{self.spec.runtime}/{self.spec.model}"
 
 
-def property_items(request: Request) -> tuple[PropertyItem, ...]:
+def property_items(request: CertifyRequest) -> tuple[PropertyItem, ...]:
     """In the must-pass order; structural ones once a variant, the others once on the model and policy asked for."""
     return tuple(item for rule in PROPERTIES[request.level] for item in _items_of(rule, request))
 
 
-def faults(request: Request) -> tuple[Fault, ...]:
+def faults(request: CertifyRequest) -> tuple[Fault, ...]:
     """The faults of the level that bite on the attention backend, or none where they are not asked for."""
     if not request.faults:
         return ()
     return tuple(f for f in FAULTS_OF[request.level] if not f.backends or request.attention_backend in f.backends)
 
 
-def interpreted(fault: Fault, request: Request) -> bool:
+def interpreted(fault: Fault, request: CertifyRequest) -> bool:
     """Whether the fault bites on kernels of the CPU, which this request's own processes compile for a GPU."""
     return fault.runtime == "triton" and device_of(request.runtime) == "cuda"
 
 
-def full_examples(property: Property, request: Request) -> int:
+def full_examples(property: Property, request: CertifyRequest) -> int:
     """How many examples the property gets over all its subjects."""
     return property.examples if request.examples is None else request.examples
 
 
-def _items_of(rule: Property, request: Request) -> Iterator[PropertyItem]:
+def _items_of(rule: Property, request: CertifyRequest) -> Iterator[PropertyItem]:
     examples = full_examples(rule, request)
     if rule.scope in ASKED_FOR:
         spec = asked_for(request)
@@ -157,7 +157,7 @@ def _share(examples: int, variant: Variant, variants: list[Variant]) -> int:
     return math.ceil((examples - fixed) / sum(each.examples is None for each in variants))
 
 
-def asked_for(request: Request) -> SubjectSpec:
+def asked_for(request: CertifyRequest) -> SubjectSpec:
     """The subject that the request names."""
     return SubjectSpec(
         runtime=request.runtime,

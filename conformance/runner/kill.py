@@ -8,7 +8,7 @@ from typing import Any
 from conformance.certificate.record import QUIET, UNSUPPORTED, Kill
 from conformance.faults.fault import Fault
 from conformance.must_pass import place_on
-from conformance.request import Request
+from conformance.request import CertifyRequest
 from conformance.runtime_names import device_of
 from conformance.subjects import SubjectSpec, build_subject
 from properties.property import Property, Subject
@@ -25,7 +25,7 @@ OTHER_CASES = 3
 Where = tuple[str, str, str, str | None]
 
 
-def run_fault(fault: Fault, request: Request | None = None) -> Kill:
+def run_fault(fault: Fault, request: CertifyRequest | None = None) -> Kill:
     """The fault's line of the kill matrix, over the properties it is held against. request: says where; None for the
     fault's own place."""
     place = _place(fault, request)
@@ -67,7 +67,7 @@ def _outcome(property: Property, subject: Subject, cases: tuple[Any, ...], fault
     return QUIET if violation is None else f"killed:{violation.reason}"
 
 
-def _place(fault: Fault, request: Request | None) -> Where:
+def _place(fault: Fault, request: CertifyRequest | None) -> Where:
     """On a GPU with the dtype and the attention backend that are certified."""
     runtime, _, model = place_on(fault.places, request.runtime if request else fault.runtime).partition("/")
     if request is None or device_of(runtime) == "cpu":
