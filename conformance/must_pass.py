@@ -5,7 +5,7 @@ A list is read without importing the properties, so that a certificate can be re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, cast, get_args
@@ -57,20 +57,27 @@ class Requirement:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeededFault:
     """One fault of a level. killer: the property that must detect it, for this reason. quiet: those that must not.
-    only_named: held against these alone, not against every property. backends: the attention backends that it bites
-    on, none for any."""
+    places: `runtime/model` where it is tried, as place_on() takes them. only_named: held against these alone, not
+    against every property. backends: the attention backends that it bites on, none for any."""
 
     fault: str
     killer: str
     reason: str
     quiet: tuple[str, ...]
+    places: tuple[str, ...]
     only_named: bool = False
     backends: tuple[str, ...] = ()
 
     def line(self) -> str:
-        words = [self.fault, self.killer, self.reason, ",".join(self.quiet) or "-"]
+        words = [self.fault, self.killer, self.reason, ",".join(self.quiet) or "-", "|".join(self.places)]
         words += [ONLY_NAMED] if self.only_named else []
         return " ".join([*words, f"{ON}{','.join(self.backends)}"] if self.backends else words)
+
+
+def place_on(places: Sequence[str], asked: str) -> str:
+    """Where a fault is tried when the runtime `asked` is certified: there where it bites there, else at its own place,
+    the first."""
+    return next((place for place in places if place.partition("/")[0] == asked), places[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,17 +152,23 @@ def _requirement(path: Path, number: int, words: list[str]) -> Requirement:
 
 
 def _fault(path: Path, number: int, words: list[str]) -> SeededFault:
-    only_named = words[4:5] == [ONLY_NAMED]
-    rest = words[4 + only_named :]
-    if len(words) < 4 or len(rest) > 1 or not all(word.startswith(ON) and word != ON for word in rest):
+    only_named = words[5:6] == [ONLY_NAMED]
+    rest = words[5 + only_named :]
+    places = words[4].split("|") if len(words) > 4 else []
+    named = places and all("/" in place for place in places)
+    if not named or len(rest) > 1 or not all(word.startswith(ON) and word != ON for word in rest):
         raise InputError(
             "fault line",
             where=f"{path.name}:{number}",
             got=" ".join(words),
-            expected=f"fault killer reason quiet,quiet (or -) [{ONLY_NAMED}] [{ON}backend,backend]",
+            expected=f"fault killer reason quiet,quiet (or -) runtime/model|... [{ONLY_NAMED}] [{ON}backend,backend]",
         )
-    quiet = () if words[3] == "-" else tuple(words[3].split(","))
-    backends = tuple(rest[0].removeprefix(ON).split(",")) if rest else ()
     return SeededFault(
-        fault=words[0], killer=words[1], reason=words[2], quiet=quiet, only_named=only_named, backends=backends
+        fault=words[0],
+        killer=words[1],
+        reason=words[2],
+        quiet=() if words[3] == "-" else tuple(words[3].split(",")),
+        places=tuple(places),
+        only_named=only_named,
+        backends=tuple(rest[0].removeprefix(ON).split(",")) if rest else (),
     )

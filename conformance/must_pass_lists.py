@@ -7,12 +7,12 @@ from typing import Final
 
 from conformance.faults.registry import FAULTS_OF
 from conformance.must_pass import FOLDER, Requirement, SeededFault, render
-from conformance.runner.items import TARGETS_OF
+from conformance.runner.items import ASKED_FOR, TARGETS_OF, targets_of
 from properties.property import Property
 from properties.registry import LEVEL_OF, PROPERTIES
 
 PROPERTIES_HEAD: Final = "level {}: property clause examples counters[?] subjects compares [if_supported]"
-FAULTS_HEAD: Final = "level {}: fault killer reason quiet [only_named] [on=backend,backend]"
+FAULTS_HEAD: Final = "level {}: fault killer reason quiet places [only_named] [on=backend,backend]"
 # the oracle against itself certifies nothing
 CONTROL: Final = "reference"
 
@@ -27,6 +27,7 @@ def lists() -> dict[str, str]:
                 killer=f.killer,
                 reason=f.reason,
                 quiet=f.quiet,
+                places=f.places,
                 only_named=f.only_named,
                 backends=f.backends,
             )
@@ -53,10 +54,10 @@ def requirement(property: Property) -> Requirement:
 
 
 def _subjects(property: Property) -> tuple[tuple[str, ...], ...]:
-    if property.scope != "structure":
+    if property.scope in ASKED_FOR:
         return ()
     return tuple(
-        tuple(f"{t.runtime}/{t.model}" for t in targets if t.only is None or property.id in t.only)
+        tuple(f"{t.runtime}/{t.model}" for t in targets_of(property, targets))
         for asked, targets in TARGETS_OF[LEVEL_OF[property.id]].items()
         if asked != CONTROL
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class CertifyRequest:
     """policy: a name or package.module:Class. settings: its keyword arguments, as JSON values. model: a name or a
     folder. delta: a file of router and projector tensors. dtype, attention_backend: as in SubjectSpec. examples: of
     each property, or None for the level's own. faults: whether the seeded ones are run. workers: processes beside the
@@ -33,6 +33,6 @@ class Request:
         return json.dumps(asdict(self) | {"settings": dict(self.settings)}, indent=2) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> Request:
+    def from_json(cls, text: str) -> CertifyRequest:
         """Raises ValueError or TypeError for a text that to_json() did not make."""
         return cls(**json.loads(text))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from conformance.certificate.folder import KILLS, MANIFEST, RESULTS
-from conformance.certificate.record import Manifest, Result, Status
+from conformance.certificate.record import Kill, Manifest, Result, Status
 from conformance.certificate.verify import verify
 from vskipper.errors import InputError
 
@@ -74,8 +74,8 @@ def _level(certificate: Path) -> tuple[str, bool]:
         return f"**another**: level {manifest.level} on {manifest.runtimes[0]}", False
     lines = (certificate / RESULTS).read_text(encoding="utf-8").splitlines()
     counted = Counter(Result.from_json(json.loads(line)).status for line in lines)
-    kills = json.loads((certificate / KILLS).read_text(encoding="utf-8"))["kills"]
-    told = f"granted: {counted.pop(Status.PASSED)} properties, {len(kills)} faults killed"
+    kills = map(Kill.from_json, json.loads((certificate / KILLS).read_text(encoding="utf-8"))["kills"])
+    told = f"granted: {counted.pop(Status.PASSED)} properties, {sum(kill.ok for kill in kills)} faults killed"
     others = "".join(f", {count} {status}" for status, count in sorted(counted.items()))
     return f"{told}{others}, {manifest.seconds / 60:.1f} min", True
 

@@ -36,10 +36,11 @@ class Property:
     """id: area.name, public and stable. clause: the one it decides. cases(subject): a strategy of case dataclasses made
     of integers only. check(subject, case): raises Violation. counters: must all be above 0 at the end, else the
     property fails as vacuous. only_where: of a counter that not every subject can raise, which ones can. examples: how
-    many at full strength. scope: structure runs on tiny models with forced routes, policy and model on what is being
-    certified. own_routes: the policy decides, not the case's tapes. compares: bits, or errors with an envelope, so that
-    a pass has a margin; either where runtime or policy decides. unsupported(subject): which declared capability it
-    lacks for this property to apply, or None.
+    many at full strength. scope: structure runs on tiny models with forced routes, start on the first of them alone,
+    since nothing of it reaches the runtime, policy and model on what is being certified. own_routes: the policy
+    decides, not the case's tapes. compares: bits, or errors with an envelope, so that a pass has a margin; either
+    where runtime or policy decides. unsupported(subject): which declared capability it lacks for this property to
+    apply, or None.
     """
 
     id: str

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from properties.core.all_run import SEM_ALL_RUN
 from properties.core.bad_input import INPUT_REFUSED
+from properties.core.bad_plan import PLAN_REFUSED
 from properties.core.cohort import MAP_PARTITION
 from properties.core.gate import GATE_MODE, GATE_ROUTES, GATE_THRESHOLD
 from properties.core.kv_one_rule import KV_ONE_RULE
@@ -71,6 +72,7 @@ CORE: tuple[Property, ...] = (
     POLICY_ON_DEVICE,
     WORK_COUNTS,
     INPUT_REFUSED,
+    PLAN_REFUSED,
     MODEL_OUTPUTS,
     MODEL_ALL_RUN,
     MODEL_ROUTES,

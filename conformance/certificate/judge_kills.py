@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from conformance.certificate.in_order import out_of_order
-from conformance.certificate.record import UNSUPPORTED, Kill, Manifest, Result, Status
-from conformance.must_pass import MustPass, SeededFault
+from conformance.certificate.record import UNSUPPORTED, Kill, Manifest, Result, Status, place_in_words
+from conformance.must_pass import MustPass, SeededFault, place_on
+from conformance.runtime_names import device_of
 
 
 def kill_reasons(
@@ -22,12 +23,28 @@ def kill_reasons(
     absent = {result.property for result in results if result.status == Status.UNSUPPORTED}
     for kill in kills:
         if kill.fault in faults:
-            for reason in (*_row(kill, faults[kill.fault], must_pass), *_survived(kill, faults[kill.fault], absent)):
+            fault = faults[kill.fault]
+            for reason in (
+                *_elsewhere(kill, fault, manifest),
+                *_row(kill, fault, must_pass),
+                *_survived(kill, fault, absent),
+            ):
                 yield f"fault {kill.fault}: {reason}"
     killers = {kill.killer for kill in kills if kill.outcomes.get(kill.killer, "").startswith("killed:")}
     for need in must_pass.requirements:
         if need.property not in killers | absent:
             yield f"{need.property} ({need.clause}): killed no fault, so nothing shows that it can fail"
+
+
+def _elsewhere(kill: Kill, fault: SeededFault, manifest: Manifest) -> Iterator[str]:
+    """The fault was tried where the level says for the runtime that is certified; on a GPU as that is."""
+    place = place_on(fault.places, manifest.runtimes[0])
+    dtype, backend = "float32", None
+    if device_of(place.partition("/")[0]) == "cuda":
+        dtype, backend = manifest.dtypes[0], manifest.engine.attention_backend if manifest.engine else None
+    expected = place_in_words(place, dtype, backend)
+    if kill.place != expected:
+        yield f"tried on {kill.place}, expected {expected}"
 
 
 def _row(kill: Kill, fault: SeededFault, must_pass: MustPass) -> Iterator[str]:
@@ -55,14 +72,7 @@ def _survived(kill: Kill, fault: SeededFault, absent: Collection[str]) -> Iterat
     for property in fault.quiet:
         if kill.outcomes.get(property) != "quiet":
             yield f"{property}: got {kill.outcomes.get(property, 'not run')}, expected quiet"
-    rejudged = Kill.judged(
-        fault=kill.fault,
-        source=kill.source,
-        killer=kill.killer,
-        reason_expected=kill.reason_expected,
-        outcomes=kill.outcomes,
-        quiet=kill.quiet,
-    )
+    rejudged = kill.rejudged()
     if rejudged != kill:
         yield f"verdict: got {_verdict(kill)}, expected {_verdict(rejudged)} by its outcomes"
 

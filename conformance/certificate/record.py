@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -72,11 +72,17 @@ class Result:
         )
 
 
+def place_in_words(place: str, dtype: str, attention_backend: str | None) -> str:
+    """place: `runtime/model`."""
+    return " ".join([place, "in", dtype, *(["with", attention_backend] if attention_backend else [])])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
     """What one seeded fault provoked. source: the public report it stands for. outcomes: property id to
     `killed:<reason>`, `quiet` or `unsupported`, for every property that it was held against. quiet: the properties
-    that must stay quiet."""
+    that must stay quiet. runtime, model, dtype, attention_backend: where it was tried, the last None for the device's
+    own."""
 
     fault: str
     source: str
@@ -84,8 +90,21 @@ class Kill:
     reason_expected: str
     outcomes: Mapping[str, str]
     quiet: tuple[str, ...]
+    runtime: str
+    model: str
+    dtype: str
+    attention_backend: str | None
     killed: bool
     quiet_ok: bool
+
+    @property
+    def ok(self) -> bool:
+        return self.killed and self.quiet_ok
+
+    @property
+    def place(self) -> str:
+        """Where it was tried, in words."""
+        return place_in_words(f"{self.runtime}/{self.model}", self.dtype, self.attention_backend)
 
     @classmethod
     def judged(
@@ -97,6 +116,10 @@ class Kill:
         reason_expected: str,
         outcomes: Mapping[str, str],
         quiet: tuple[str, ...],
+        runtime: str,
+        model: str,
+        dtype: str = "float32",
+        attention_backend: str | None = None,
     ) -> Kill:
         """Derive both verdicts from the outcomes: killed by its killer for its reason, and quiet where it must be."""
         return cls(
@@ -106,8 +129,20 @@ class Kill:
             reason_expected=reason_expected,
             outcomes=outcomes,
             quiet=quiet,
-            killed=outcomes.get(killer) == f"killed:{reason_expected}",
-            quiet_ok=all(outcomes.get(property) == QUIET for property in quiet),
+            runtime=runtime,
+            model=model,
+            dtype=dtype,
+            attention_backend=attention_backend,
+            killed=False,
+            quiet_ok=False,
+        ).rejudged()
+
+    def rejudged(self) -> Kill:
+        """With both verdicts as its outcomes have them."""
+        return replace(
+            self,
+            killed=self.outcomes.get(self.killer) == f"killed:{self.reason_expected}",
+            quiet_ok=all(self.outcomes.get(property) == QUIET for property in self.quiet),
         )
 
     def to_json(self) -> dict[str, Any]:

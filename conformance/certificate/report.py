@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from conformance.certificate.judge import Decision
 from conformance.certificate.record import UNSUPPORTED, EngineIdentity, Kill, Manifest, Result, Status
-from conformance.certificate.report_view import clause_views, duration, matrix_view, passed, tape_view
+from conformance.certificate.report_view import clause_views, duration, killed_on, matrix_view, passed, tape_view
 from conformance.clauses import LEVEL_BY_ID
 from conformance.must_pass import MustPass
 
@@ -56,14 +56,14 @@ def _template() -> Template:
 
 def _figures(manifest: Manifest, results: Sequence[Result], kills: Sequence[Kill]) -> list[tuple[str, str]]:
     """The line of large numbers under the verdict: figure and caption."""
-    killed = sum(kill.killed and kill.quiet_ok for kill in kills)
+    killed = sum(kill.ok for kill in kills)
     held = sum(kill.outcomes.get(kill.killer) != UNSUPPORTED for kill in kills)
     unsupported = sum(result.status == Status.UNSUPPORTED for result in results)
     return [
         (f"{passed(results)} / {len(results)}", "properties passed"),
         *([(str(unsupported), "unsupported, not counted as passed")] if unsupported else []),
         (f"{sum(result.examples for result in results):,}", "examples"),
-        (f"{killed} / {held}" if kills else "none run", "seeded faults killed"),
+        (f"{killed} / {held}" if kills else "none run", f"seeded faults killed{killed_on(kills)}"),
         (duration(manifest.seconds), "wall time"),
     ]
 

@@ -102,13 +102,19 @@ def passed(results: Iterable[Result]) -> int:
     return sum(result.status == Status.PASSED for result in results)
 
 
+def killed_on(kills: Sequence[Kill]) -> str:
+    """`, on torch and triton`: the runtimes that the faults were tried on, none where there is no fault."""
+    names = list(dict.fromkeys(kill.runtime for kill in kills))
+    return f", on {' and '.join(filter(None, [', '.join(names[:-1]), *names[-1:]]))}" if names else ""
+
+
 def matrix_view(must_pass: MustPass, kills: Sequence[Kill]) -> Matrix:
     """Faults by properties, the columns in must-pass order."""
     needs = must_pass.requirements
     rows = tuple(
         MatrixRow(
             kill=kill,
-            ok=kill.killed and kill.quiet_ok,
+            ok=kill.ok,
             cells=tuple(_cell(kill, need.property) for need in needs),
         )
         for kill in kills

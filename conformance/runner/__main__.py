@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from conformance.request import Request
+from conformance.request import CertifyRequest
 from conformance.runtime_names import device_of
 from vskipper.suite import interpret_kernels
 
 if __name__ == "__main__":
-    request = Request.from_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    request = CertifyRequest.from_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
     # before anything is imported that defines a kernel
     interpret_kernels(device_of(request.runtime))
     from conformance.runner.run import main

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from conformance.certificate.record import EngineIdentity, Machine, ModelIdentity, PolicyIdentity
-from conformance.request import Request
+from conformance.request import CertifyRequest
 from conformance.runtime_names import ENGINES, device_of
 from properties.property import Subject
 from properties.runtime import Model
@@ -31,7 +31,7 @@ def versions() -> dict[str, str | None]:
     return found
 
 
-def engine_identity(request: Request) -> EngineIdentity | None:
+def engine_identity(request: CertifyRequest) -> EngineIdentity | None:
     """SGLang where the runtime runs it."""
     version = versions()["sglang"]
     if version is None or request.runtime not in ENGINES:
@@ -51,7 +51,7 @@ def machine() -> Machine:
     return Machine(platform=platform.platform(), driver=text, gpu=gpu)
 
 
-def policy_identity(request: Request, subject: Subject) -> PolicyIdentity:
+def policy_identity(request: CertifyRequest, subject: Subject) -> PolicyIdentity:
     """source_hash: of the file that defines the policy's class."""
     digest = source_digest(subject.make_policy(subject.model.dtype))
     return PolicyIdentity(spec=request.policy, settings=dict(request.settings), source_hash=digest)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.faults.fault import Fault
 from conformance.faults.registry import FAULTS_OF
-from conformance.request import Request
+from conformance.request import CertifyRequest
 from conformance.runtime_names import CUDA, ENGINE, device_of
 from conformance.subjects import SubjectSpec
 from properties.property import Property
@@ -28,6 +28,8 @@ class Target:
     only: frozenset[str] | None = None
 
 
+# scopes of properties that run on the model and policy asked for
+ASKED_FOR = ("policy", "model")
 # what the bounded path computes, plans or counts; each example costs a second in the interpreter
 KERNEL_PROPERTIES = frozenset(
     {
@@ -98,35 +100,35 @@ class PropertyItem:
         return f"{self.rule.id}@{self.spec.runtime}/{self.spec.model}"
 
 
-def property_items(request: Request) -> tuple[PropertyItem, ...]:
+def property_items(request: CertifyRequest) -> tuple[PropertyItem, ...]:
     """In the must-pass order; structural ones once a target, the others once on the model and policy asked for."""
     return tuple(item for rule in PROPERTIES[request.level] for item in _items_of(rule, request))
 
 
-def faults(request: Request) -> tuple[Fault, ...]:
+def faults(request: CertifyRequest) -> tuple[Fault, ...]:
     """The faults of the level that bite on the attention backend, or none where they are not asked for."""
     if not request.faults:
         return ()
     return tuple(f for f in FAULTS_OF[request.level] if not f.backends or request.attention_backend in f.backends)
 
 
-def interpreted(fault: Fault, request: Request) -> bool:
+def interpreted(fault: Fault, request: CertifyRequest) -> bool:
     """Whether the fault bites on kernels of the CPU, which this request's own processes compile for a GPU."""
     return fault.runtime == "triton" and device_of(request.runtime) == "cuda"
 
 
-def full_examples(property: Property, request: Request) -> int:
+def full_examples(property: Property, request: CertifyRequest) -> int:
     """How many examples the property gets over all its subjects."""
     return property.examples if request.examples is None else request.examples
 
 
-def _items_of(rule: Property, request: Request) -> Iterator[PropertyItem]:
+def _items_of(rule: Property, request: CertifyRequest) -> Iterator[PropertyItem]:
     examples = full_examples(rule, request)
-    if rule.scope != "structure":
+    if rule.scope in ASKED_FOR:
         spec = asked_for(request)
         yield PropertyItem(rule=rule, spec=spec, examples=examples, seed=request.seed)
         return
-    own = [each for each in targets(request.level, request.runtime) if each.only is None or rule.id in each.only]
+    own = targets_of(rule, targets(request.level, request.runtime))
     for index, target in enumerate(own):
         yield PropertyItem(
             rule=rule,
@@ -141,6 +143,12 @@ def _items_of(rule: Property, request: Request) -> Iterator[PropertyItem]:
         )
 
 
+def targets_of(rule: Property, known: Sequence[Target]) -> list[Target]:
+    """Those that a property runs on whose scope is not in ASKED_FOR."""
+    own = [each for each in known if each.only is None or rule.id in each.only]
+    return own[:1] if rule.scope == "start" else own
+
+
 def _share(examples: int, target: Target, targets: list[Target]) -> int:
     """This target's part of a property's examples; a fixed part never takes more than half of them."""
     fixed = sum(min(each.examples, examples // 2) for each in targets if each.examples is not None)
@@ -149,7 +157,7 @@ def _share(examples: int, target: Target, targets: list[Target]) -> int:
     return math.ceil((examples - fixed) / sum(each.examples is None for each in targets))
 
 
-def asked_for(request: Request) -> SubjectSpec:
+def asked_for(request: CertifyRequest) -> SubjectSpec:
     """The subject that the request names."""
     return SubjectSpec(
         runtime=request.runtime,

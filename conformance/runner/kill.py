@@ -7,8 +7,9 @@ from typing import Any
 
 from conformance.certificate.record import QUIET, UNSUPPORTED, Kill
 from conformance.faults.fault import Fault
-from conformance.request import Request
-from conformance.runtime_names import CUDA, ENGINE
+from conformance.must_pass import place_on
+from conformance.request import CertifyRequest
+from conformance.runtime_names import device_of
 from conformance.subjects import SubjectSpec, build_subject
 from properties.property import Property, Subject
 from properties.registry import LEVEL_OF, PROPERTIES, by_id
@@ -24,9 +25,9 @@ OTHER_CASES = 3
 Where = tuple[str, str, str, str | None]
 
 
-def run_fault(fault: Fault, request: Request | None = None) -> Kill:
-    """The fault's line of the kill matrix, over the properties it is held against. request: says where faults of the
-    engine bite; None for a CPU."""
+def run_fault(fault: Fault, request: CertifyRequest | None = None) -> Kill:
+    """The fault's line of the kill matrix, over the properties it is held against. request: says where; None for the
+    fault's own place."""
     place = _place(fault, request)
     subject = _subject(*place)
     properties = [property for property in PROPERTIES[LEVEL_OF[fault.killer]] if fault.meets(property.id)]
@@ -40,6 +41,7 @@ def run_fault(fault: Fault, request: Request | None = None) -> Kill:
         more = _cases(fault.killer, number, *place)
         with fault.active():
             outcomes[fault.killer] = _outcome(by_id(fault.killer), subject, more, fault)
+    runtime, model, dtype, attention_backend = place
     return Kill.judged(
         fault=fault.id,
         source=fault.source,
@@ -47,6 +49,10 @@ def run_fault(fault: Fault, request: Request | None = None) -> Kill:
         reason_expected=fault.reason,
         outcomes=outcomes,
         quiet=fault.quiet,
+        runtime=runtime,
+        model=model,
+        dtype=dtype,
+        attention_backend=attention_backend,
     )
 
 
@@ -61,11 +67,12 @@ def _outcome(property: Property, subject: Subject, cases: tuple[Any, ...], fault
     return QUIET if violation is None else f"killed:{violation.reason}"
 
 
-def _place(fault: Fault, request: Request | None) -> Where:
-    """Faults of the engine follow it to a GPU, on the models that are made for one; others stay."""
-    if request is None or request.runtime != CUDA or fault.runtime not in (ENGINE, CUDA):
-        return fault.runtime, fault.model, "float32", None
-    return CUDA, fault.model.replace("tiny", "small"), request.dtype, request.attention_backend
+def _place(fault: Fault, request: CertifyRequest | None) -> Where:
+    """On a GPU with the dtype and the attention backend that are certified."""
+    runtime, _, model = place_on(fault.places, request.runtime if request else fault.runtime).partition("/")
+    if request is None or device_of(runtime) == "cpu":
+        return runtime, model, "float32", None
+    return runtime, model, request.dtype, request.attention_backend
 
 
 @cache

@@ -19,7 +19,7 @@ from conformance.certificate.record import Manifest, Result, Status
 from conformance.clauses import CONTRACT_VERSION
 from conformance.expected import expected_in, known_failures
 from conformance.must_pass import load_must_pass
-from conformance.request import Request
+from conformance.request import CertifyRequest
 from conformance.runner.environment import engine_identity, machine, model_identity, policy_identity, versions
 from conformance.runner.events import Crash, Events, ItemReports
 from conformance.runner.items import asked_for, faults, full_examples, interpreted, property_items, targets
@@ -39,7 +39,7 @@ FOLDER = Path(__file__).parent
 def main(path: str) -> int:
     events = Events.claim_stdout()
     started = time.monotonic()
-    request = Request.from_json(Path(path).read_text(encoding="utf-8"))
+    request = CertifyRequest.from_json(Path(path).read_text(encoding="utf-8"))
     try:
         items = property_items(request)
         subject = build_subject(asked_for(request))
@@ -83,7 +83,7 @@ def main(path: str) -> int:
     return 0
 
 
-def run_interpreted(request: Request, reports: ItemReports) -> None:
+def run_interpreted(request: CertifyRequest, reports: ItemReports) -> None:
     """The items that need Triton's interpreter where this process compiles kernels for a GPU: in workers, which start
     with the environment as it then is."""
     if any(interpreted(fault, request) for fault in faults(request)):
@@ -96,7 +96,9 @@ def is_sound(results: Mapping[str, Result]) -> bool:
     return all(result.status != Status.FAILED for result in results.values())
 
 
-def policy_unjudged(request: Request, results: Mapping[str, Result], crashes: Sequence[Crash]) -> InputError | None:
+def policy_unjudged(
+    request: CertifyRequest, results: Mapping[str, Result], crashes: Sequence[Crash]
+) -> InputError | None:
     """Why the policy could not be judged: one of its properties has no result, as when a hook calls sys.exit."""
     lacking = [rule.id for rule in PROPERTIES[request.level] if rule.scope == "policy" and rule.id not in results]
     if not lacking:
@@ -106,7 +108,7 @@ def policy_unjudged(request: Request, results: Mapping[str, Result], crashes: Se
     return InputError("policy cannot be judged", where=where, got=got, expected=expected)
 
 
-def _unusable(request: Request, error: BaseException) -> InputError:
+def _unusable(request: CertifyRequest, error: BaseException) -> InputError:
     first = next(iter(str(error).splitlines()), "")
     return InputError(
         "policy or model cannot be used",
@@ -138,7 +140,7 @@ def _results(reports: ItemReports) -> dict[str, Result]:
     return {property: merge(results) for property, results in found.items()}
 
 
-def _blocked(property: str, clause: str, request: Request) -> Result:
+def _blocked(property: str, clause: str, request: CertifyRequest) -> Result:
     """Not run, since the policy itself is at fault."""
     return Result(
         property=property,
@@ -152,12 +154,12 @@ def _blocked(property: str, clause: str, request: Request) -> Result:
     )
 
 
-def _ordered_kills(request: Request, reports: ItemReports) -> list[dict[str, Any]]:
+def _ordered_kills(request: CertifyRequest, reports: ItemReports) -> list[dict[str, Any]]:
     order = [fault.id for fault in faults(request)]
     return sorted(reports.kills, key=lambda kill: order.index(kill["fault"]))
 
 
-def _manifest(request: Request, subject: Subject, tape: tuple[str, ...], seconds: float) -> Manifest:
+def _manifest(request: CertifyRequest, subject: Subject, tape: tuple[str, ...], seconds: float) -> Manifest:
     return Manifest(
         suite_version=__version__,
         contract_version=CONTRACT_VERSION,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from conformance.request import Request
+from conformance.request import CertifyRequest
 
 VARIABLE = "VSKIPPER_REQUEST"
 
 
-def current_request() -> Request:
+def current_request() -> CertifyRequest:
     """The request this process works on; raises KeyError outside a certification."""
-    return Request.from_json(Path(os.environ[VARIABLE]).read_text(encoding="utf-8"))
+    return CertifyRequest.from_json(Path(os.environ[VARIABLE]).read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from conformance.certificate.record import Status
-from conformance.request import Request
+from conformance.request import CertifyRequest
 from tests.conformance.sample import Run, failed, good_run
 
 
@@ -18,7 +18,7 @@ def send(event: str, **fields: object) -> None:
     print(json.dumps({"event": event, **fields}), flush=True)
 
 
-def outcome(request: Request) -> Run:
+def outcome(request: CertifyRequest) -> Run:
     run = good_run()
     run = replace(run, manifest=replace(run.manifest, policy=replace(run.manifest.policy, spec=request.policy)))
     if request.policy == "leaks":
@@ -31,7 +31,7 @@ def outcome(request: Request) -> Run:
     return run
 
 
-def main(request: Request) -> int:
+def main(request: CertifyRequest) -> int:
     if request.policy == "refused":
         fields = {"what": "unknown policy", "where": "policy name", "got": "'refused'", "expected": "random-skip"}
         send("error", **fields, text="not used", traceback=False)
@@ -62,4 +62,4 @@ def main(request: Request) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Request.from_json(Path(sys.argv[1]).read_text())))
+    sys.exit(main(CertifyRequest.from_json(Path(sys.argv[1]).read_text())))

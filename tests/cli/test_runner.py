@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from conformance.certificate.record import Result, Status
-from conformance.request import Request
+from conformance.request import CertifyRequest
 from conformance.runner import run
 from conformance.runner.events import Crash, Events
 from properties.registry import CORE
 from tests.cli.conftest import Cli
 
-REQUEST = Request(policy="mine:Policy", model="tiny-llama", work_dir="/nowhere")
+REQUEST = CertifyRequest(policy="mine:Policy", model="tiny-llama", work_dir="/nowhere")
 PASSED = {
     rule.id: Result(
         property=rule.id,

@@ -59,6 +59,7 @@ FAULTS = tuple(
         quiet=tuple(
             p for p in dict.fromkeys(("sem.envelope", NEEDS[(index + 5) % len(NEEDS)].property)) if p != need.property
         ),
+        places=("triton/tiny-llama",) if need.property == "map.partition" else ("torch/tiny-llama",),
         only_named=need.property == "work.counts",
     )
     for index, need in enumerate(NEEDS)
@@ -162,6 +163,7 @@ def _kill(fault: SeededFault, index: int) -> Kill:
     outcomes |= {others[(index * 5) % len(others)]: "killed:other_reason", fault.killer: f"killed:{fault.reason}"}
     if fault.only_named:
         outcomes = {name: said for name, said in outcomes.items() if name in (fault.killer, *fault.quiet)}
+    runtime, _, model = fault.places[0].partition("/")
     return Kill.judged(
         fault=fault.fault,
         source=f"sglang#{20000 + index}",
@@ -169,4 +171,6 @@ def _kill(fault: SeededFault, index: int) -> Kill:
         reason_expected=fault.reason,
         outcomes=outcomes,
         quiet=fault.quiet,
+        runtime=runtime,
+        model=model,
     )

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 from conformance.faults.registry import FAULTS
-from conformance.request import Request
+from conformance.request import CertifyRequest
 from conformance.runner.items import interpreted
 from conformance.runner.session import VARIABLE
 from vskipper.suite import INTERPRET, suite_environment
 
-ON_A_GPU = Request(policy="random-skip", model="small-llama", work_dir="/nowhere", runtime="sglang-cuda")
+ON_A_GPU = CertifyRequest(policy="random-skip", model="small-llama", work_dir="/nowhere", runtime="sglang-cuda")
 RUN = """
-from conformance.request import Request
+from conformance.request import CertifyRequest
 from conformance.runner.events import ItemReports
 from conformance.runner.run import run_interpreted
 from conformance.runner.session import current_request
@@ -36,7 +36,7 @@ print("killed:", *sorted(kill["fault"] for kill in reports.kills if kill["killed
 def test_a_request_for_a_cpu_needs_no_other_processes() -> None:
     of_kernels = [fault for fault in FAULTS if interpreted(fault, ON_A_GPU)]
     assert len(of_kernels) >= 6
-    cpu = Request(policy="random-skip", model="tiny-llama", work_dir="/nowhere", runtime="sglang")
+    cpu = CertifyRequest(policy="random-skip", model="tiny-llama", work_dir="/nowhere", runtime="sglang")
     assert not any(interpreted(fault, cpu) for fault in FAULTS)
 
 

@@ -20,14 +20,7 @@ def judged(run: Run) -> Decision:
 
 def outcome(fault: str, property: str, said: str) -> Callable[[Run], Run]:
     def change(kill: Kill) -> Kill:
-        return Kill.judged(
-            fault=kill.fault,
-            source=kill.source,
-            killer=kill.killer,
-            reason_expected=kill.reason_expected,
-            outcomes={**kill.outcomes, property: said},
-            quiet=kill.quiet,
-        )
+        return replace(kill, outcomes={**kill.outcomes, property: said}).rejudged()
 
     return lambda run: run.with_kill(fault, change)
 
@@ -152,3 +145,23 @@ def test_a_fault_of_another_attention_backend_is_not_asked_for(backend: str | No
     decision = decide(run.manifest, must_pass, run.results, run.kills, ())
     assert decision.granted == granted
     assert granted or f"kill matrix: fault {of_triton.fault} is missing" in decision.reasons
+
+
+def on_a_gpu(run: Run) -> Run:
+    """The same on an engine's runtime, of which the level then knows places."""
+    engine = EngineIdentity(name="SGLang", version="0.5.16", device="cuda", attention_backend="fa3")
+    return replace(run, manifest=replace(run.manifest, runtimes=("sglang-cuda",), dtypes=("bfloat16",), engine=engine))
+
+
+def test_a_fault_that_follows_the_runtime_is_tried_as_that_is_certified() -> None:
+    run = on_a_gpu(good_run())
+    fault, others = MUST_PASS.faults[0], MUST_PASS.faults[1:]
+    follows = replace(fault, places=("torch/tiny-llama", "sglang-cuda/small-llama"))
+    must_pass = replace(MUST_PASS, faults=(follows, *others))
+    reasons = "\n".join(decide(run.manifest, must_pass, run.results, run.kills, ()).reasons)
+    expected = "expected sglang-cuda/small-llama in bfloat16 with fa3"
+    assert f"fault {fault.fault}: tried on torch/tiny-llama in float32, {expected}" in reasons
+    assert reasons.count("tried on") == 1
+    there = {"runtime": "sglang-cuda", "model": "small-llama", "dtype": "bfloat16", "attention_backend": "fa3"}
+    run = run.with_kill(fault.fault, lambda kill: replace(kill, **there))
+    assert "tried on" not in "\n".join(decide(run.manifest, must_pass, run.results, run.kills, ()).reasons)

@@ -9,7 +9,7 @@ import pytest
 
 from conformance import must_pass
 from conformance.clauses import LEVEL_BY_ID
-from conformance.must_pass import Requirement, SeededFault, load_must_pass, render
+from conformance.must_pass import Requirement, SeededFault, load_must_pass, place_on, render
 from conformance.must_pass_lists import lists as lists_of_registries
 from tests.conformance.sample import FAULTS, MUST_PASS, NEEDS
 from vskipper.errors import InputError
@@ -31,7 +31,15 @@ def test_an_optional_property_and_an_empty_quiet_list_read_back(lists: Path) -> 
     need = Requirement(
         property="a.b", clause="IN-1", examples=3, counters=("seen",), optional=True, conditional=("met",)
     )
-    fault = SeededFault(fault="f", killer="a.b", reason="r", quiet=(), only_named=True, backends=("triton", "fa3"))
+    fault = SeededFault(
+        fault="f",
+        killer="a.b",
+        reason="r",
+        quiet=(),
+        places=("torch/tiny-llama", "sglang/tiny-llama"),
+        only_named=True,
+        backends=("triton", "fa3"),
+    )
     (lists / "core.txt").write_text(render("", [need]))
     (lists / "core_faults.txt").write_text(render("", [fault]))
     assert load_must_pass("core").requirements == (need,)
@@ -55,7 +63,9 @@ def test_a_malformed_line_is_named(lists: Path, line: str) -> None:
         load_must_pass("core")
 
 
-@pytest.mark.parametrize("line", ["f", "f a.b r", "f a.b r - on=", "f a.b r - on=a on=b", "f a.b r - other"])
+@pytest.mark.parametrize(
+    "line", ["f", "f a.b r -", "f a.b r - torch", "f a.b r - t/m on=", "f a.b r - t/m on=a on=b", "f a.b r - t/m other"]
+)
 def test_a_malformed_fault_is_named(lists: Path, line: str) -> None:
     (lists / "core.txt").write_text("")
     (lists / "core_faults.txt").write_text(f"# head\n\n{line}\n")
@@ -71,7 +81,13 @@ def test_a_fault_bites_on_the_backends_that_it_names() -> None:
     assert must_pass.faults_on("flashinfer") == must_pass.faults_on(None) == (anywhere,)
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in must_pass.FOLDER.glob("*.txt")))
+def test_a_fault_is_tried_where_it_bites_on_what_is_certified_else_at_its_own_place() -> None:
+    places = ("torch/tiny-llama", "sglang/tiny-llama")
+    assert place_on(places, "sglang") == "sglang/tiny-llama"
+    assert place_on(places, "server") == place_on(places, "sglang-cuda") == "torch/tiny-llama"
+
+
+@pytest.mark.parametrize("name", sorted(lists_of_registries()))
 def test_the_packaged_lists_are_the_registries(name: str) -> None:
     assert (must_pass.FOLDER / name).read_text() == lists_of_registries()[name]
 

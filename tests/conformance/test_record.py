@@ -45,5 +45,14 @@ def test_an_unknown_status_is_no_result() -> None:
     ],
 )
 def test_a_kill_is_judged_by_its_outcomes(outcomes: dict[str, str], killed: bool, quiet_ok: bool) -> None:
-    kill = Kill.judged(fault="f", source="s", killer="a.x", reason_expected="r", outcomes=outcomes, quiet=("b.y",))
-    assert (kill.killed, kill.quiet_ok) == (killed, quiet_ok)
+    kill = Kill.judged(
+        fault="f",
+        source="s",
+        killer="a.x",
+        reason_expected="r",
+        outcomes=outcomes,
+        quiet=("b.y",),
+        runtime="torch",
+        model="tiny-llama",
+    )
+    assert (kill.killed, kill.quiet_ok, kill.ok) == (killed, quiet_ok, killed and quiet_ok)

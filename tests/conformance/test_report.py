@@ -63,6 +63,12 @@ def test_it_shows_verdict_environment_clauses_faults_and_a_tape(tmp_path: Path) 
     assert "REDUCED" not in page.text and "Failures" not in page.text and "Waivers" not in page.text
 
 
+def test_it_says_on_which_runtimes_and_models_the_faults_were_tried(tmp_path: Path) -> None:
+    page = Page(render(good_run(), tmp_path / "cert"))
+    assert "seeded faults killed, on torch and triton" in page.text
+    assert "torch/tiny-llama in float32" in page.text and "triton/tiny-llama in float32" in page.text
+
+
 def test_a_failure_shows_its_line_tape_plan_and_command(tmp_path: Path) -> None:
     run = good_run().with_result("kv.footprint", failed)
     page = Page(render(run, tmp_path / "cert"))

@@ -11,7 +11,7 @@ from conformance.certificate.record import Failure, Result, Status
 from conformance.faults.registry import FAULTS, fault_by_id
 from conformance.replay import replay
 from conformance.replay_blob import ReplayBlob
-from conformance.request import Request
+from conformance.request import CertifyRequest
 from conformance.runner.items import KERNEL_PROPERTIES, full_examples, property_items
 from conformance.runner.merge import merge
 from conformance.runner.report_case import failure
@@ -21,7 +21,7 @@ from properties.registry import CORE, by_id
 from properties.run import run_property
 from vskipper.errors import InputError
 
-REQUEST = Request(policy="random-skip", model="tiny-llama", work_dir="/nowhere")
+REQUEST = CertifyRequest(policy="random-skip", model="tiny-llama", work_dir="/nowhere")
 PASSED = Result(
     property="kv.complete",
     clause="KV-1",

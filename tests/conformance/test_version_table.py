@@ -10,6 +10,7 @@ import pytest
 
 from conformance import version_table
 from conformance.certificate.folder import MANIFEST, RESULTS
+from conformance.certificate.record import UNSUPPORTED, Status
 from conformance.certificate.verify import verify
 from conformance.version_table import HEADING, main
 from tests.conformance.sample import MUST_PASS, good_run
@@ -44,6 +45,18 @@ def test_every_version_has_a_line_in_order(certificates: Path) -> None:
     assert [row.split(" | ")[0] for row in rows] == ["| 0.5.9", "| 0.5.16"]
     assert all(row.count("granted: ") == 2 for row in rows)
     assert "| old |" not in lines and "| kept |" in lines and "Words." in lines
+
+
+def test_faults_whose_killer_the_engine_cannot_run_are_not_counted_as_killed(certificates: Path) -> None:
+    run = good_run().with_result("map.layout", lambda result: replace(result, status=Status.UNSUPPORTED))
+    for kind in ("first", "second"):
+        run = run.with_kill(
+            f"map_layout_{kind}",
+            lambda kill: replace(kill, outcomes={**kill.outcomes, "map.layout": UNSUPPORTED}).rejudged(),
+        )
+    run.write(certificates / "sglang0516-cpu" / "core")
+    row = next(line for line in told(certificates)[1] if "16 properties" in line)
+    assert "granted: 16 properties, 32 faults killed, 1 unsupported" in row and "34 faults killed" in row
 
 
 def test_writing_twice_changes_nothing(certificates: Path) -> None:

@@ -9,8 +9,8 @@ from properties.registry import CORE
 from properties.run import run_property
 from tests.properties.tiny_subject import subject_of
 
-# kinds of bad input are many, and each counter waits for its own
-EXAMPLES = {"input.refused": 60}
+# kinds of bad input are many
+EXAMPLES = {"input.refused": 60, "input.plan_refused": 20}
 
 
 @pytest.mark.parametrize("model", ["tiny-llama", "tiny-qwen3"])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from conformance.runtimes.sglang.around import around
-from conformance.runtimes.sglang.engine import engine_of
+from conformance.runtimes.sglang.engine import open_engine
 from conformance.runtimes.sglang.graphs.far import APART, Windows, _in_one_piece
 from conformance.runtimes.sglang.pool import new_pool, raw
 from conformance.subjects import SubjectSpec, build_subject
@@ -57,7 +57,7 @@ def test_more_tensors_than_the_pool_has_are_refused() -> None:
 @needs_sglang
 def test_the_engine_s_pool_is_made_in_one_piece() -> None:
     model = build_subject(SubjectSpec(runtime="sglang", model="tiny-llama")).model
-    like = engine_of(model).pool
+    like = open_engine(model).pool
     pool_class = import_module("sglang.srt.mem_cache.memory_pool").MHATokenToKVPool
     with around(pool_class, "_create_buffers", _in_one_piece):
         pool = new_pool(like, PoolLayout(page_size=1, pages=SLOTS))

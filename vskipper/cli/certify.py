@@ -19,7 +19,7 @@ from vskipper.suite import put_on_path
 
 if TYPE_CHECKING:
     from conformance.certificate.folder import Certificate
-    from conformance.request import Request
+    from conformance.request import CertifyRequest
 
 MOST_WORKERS: Final = 4
 MOST_NESTED: Final = 16
@@ -70,14 +70,14 @@ def certify(
     put_on_path()
     from conformance.certificate.folder import check_target
     from conformance.must_pass import load_must_pass
-    from conformance.request import Request
+    from conformance.request import CertifyRequest
     from conformance.runtime_names import CUDA_BACKEND
 
     load_must_pass(level)
     folder = (out or Path(f"certificate-{_slug(policy)}-{_slug(Path(model).name)}")).absolute()
     check_target(folder)
     with tempfile.TemporaryDirectory(prefix="vskipper-") as work_dir:
-        request = Request(
+        request = CertifyRequest(
             policy=policy,
             model=model,
             work_dir=work_dir,
@@ -161,7 +161,7 @@ def _depth(value: object) -> int:
     return 1 + max(map(_depth, inner), default=0)
 
 
-def _run(request: Request, folder: Path, as_json: bool) -> int:
+def _run(request: CertifyRequest, folder: Path, as_json: bool) -> int:
     from vskipper.cli.progress import Course, show_progress
     from vskipper.cli.suite_process import SuiteDied, run_suite
     from vskipper.cli.table import print_outcome

@@ -37,8 +37,9 @@ def print_outcome(certificate: Certificate, folder: Path) -> None:
     console.print()
     kills = certificate.kills
     if kills:
-        killed = sum(kill.killed and kill.quiet_ok for kill in kills)
-        console.print(f"seeded faults killed: {killed} of {len(kills)}")
+        from conformance.certificate.report_view import killed_on
+
+        console.print(f"seeded faults killed: {sum(kill.ok for kill in kills)} of {len(kills)}{killed_on(kills)}")
     for reason in reasons_to_print(certificate):
         console.print(Text(reason))
     granted, reduced = certificate.manifest.granted, certificate.manifest.reduced

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from conformance.faults.core.make import executor_fault
 from conformance.faults.fault import WRITES_AND_MAPS, Fault
 from vskipper.action import Action
 from vskipper.policy import Route
@@ -107,7 +108,7 @@ SCALE = "vskipper.execution.routed_layer:branch_scale"
 ROUTE = "vskipper.policies.flexidepth:FlexiDepth.route"
 LAYER = "vskipper.execution.routed_layer:RoutedLayer"
 FAULTS = (
-    Fault(
+    executor_fault(
         id="attention-leaks",
         title="attention of rows that skip it reaches the residual stream",
         source="arXiv:2609.37062, 799 of 1,184 cells",
@@ -117,7 +118,7 @@ FAULTS = (
         reason="skipped_attention_leaks",
         quiet=WRITES_AND_MAPS,
     ),
-    Fault(
+    executor_fault(
         id="scatter-narrow",
         title="branch outputs are scattered through a narrower dtype",
         source="sglang#24590",
@@ -127,7 +128,7 @@ FAULTS = (
         reason="all_run_differs",
         quiet=WRITES_AND_MAPS,
     ),
-    Fault(
+    executor_fault(
         id="branch-output-stale",
         title="rows that no branch wrote keep what an earlier pass left there",
         source="sglang#28371",
@@ -137,7 +138,7 @@ FAULTS = (
         reason="skipped_row_changed",
         quiet=WRITES_AND_MAPS,
     ),
-    Fault(
+    executor_fault(
         id="scatter-doubled",
         title="a scatter now and then adds its result twice",
         source="triton#6547",
@@ -157,7 +158,7 @@ FAULTS = (
         reason="batch_changes_result",
         quiet=WRITES_AND_MAPS,
     ),
-    Fault(
+    executor_fault(
         id="result-by-row-number",
         title="a branch's output depends on where in the pass its row stands",
         source="FlashMLA#212",
@@ -167,7 +168,7 @@ FAULTS = (
         reason="row_order_changes_result",
         quiet=WRITES_AND_MAPS,
     ),
-    Fault(
+    executor_fault(
         id="residual-forgotten",
         title="PROJECT_ONLY rows lose the stream they came with",
         source="tokenspeed#327",
@@ -177,7 +178,7 @@ FAULTS = (
         reason="skipped_row_changed",
         quiet=WRITES_AND_MAPS,
     ),
-    Fault(
+    executor_fault(
         id="projector-halves-exchanged",
         title="the projector's gate_proj and down_proj are exchanged",
         source="FlexiDepth's names of d-to-m and m-to-d",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from conformance.faults.fault import Fault
+from conformance.faults.core.make import executor_fault
 from vskipper.action import Action
 from vskipper.cohort import CohortPlan
 
@@ -81,7 +81,7 @@ def _first_plan_kept(original: Any) -> Any:
 
 
 FAULTS = (
-    Fault(
+    executor_fault(
         id="cohort-last-row-lost",
         title="the last row is in no cohort",
         source="vllm#7380",
@@ -91,7 +91,7 @@ FAULTS = (
         reason="wrong_offsets",
         quiet=("kv.complete", "policy.declared"),
     ),
-    Fault(
+    executor_fault(
         id="cohort-descending",
         title="a cohort's rows are not ascending",
         source="maps built by atomics",
@@ -101,7 +101,7 @@ FAULTS = (
         reason="wrong_order",
         quiet=("kv.complete", "work.counts", "sem.outputs"),
     ),
-    Fault(
+    executor_fault(
         id="cohort-tail-written",
         title="entries beyond the count are written",
         source="sglang#24743",
@@ -111,7 +111,7 @@ FAULTS = (
         reason="beyond_count_written",
         quiet=("kv.complete", "work.counts", "sem.outputs"),
     ),
-    Fault(
+    executor_fault(
         id="cohort-one-short",
         title="the last cohort ends one row early",
         source="vllm#30850",
@@ -121,7 +121,7 @@ FAULTS = (
         reason="rows_missing",
         quiet=("kv.complete", "policy.declared"),
     ),
-    Fault(
+    executor_fault(
         id="cohort-exchanged",
         title="RUN and PROJECT_ONLY exchange their rows",
         source="SkipGPT, where class 1 means skip",
@@ -131,7 +131,7 @@ FAULTS = (
         reason="wrong_hidden",
         quiet=("kv.complete", "policy.declared"),
     ),
-    Fault(
+    executor_fault(
         id="cohort-of-first-layer",
         title="the first routed layer's cohorts serve all layers of the pass",
         source="sglang#16103",

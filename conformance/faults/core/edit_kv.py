@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,15 +56,30 @@ class _Writer:
         self.attend_masked = run.attention.attend_masked
 
     def write_kv(self, layer: int, k: Tensor, v: Tensor) -> None:
-        attention = self._run.attention
-        assert isinstance(attention, PagedAttention)
+        attention: Any = self._run.attention
+        paged = isinstance(attention, PagedAttention)
+        slots = attention.rows.out_cache_loc if paged else attention._batch.out_cache_loc
         project = span_rows(self._run.plans[self._layer.index].projector)
-        slots = attention.rows.out_cache_loc
         edited = self._edit(
             Written(layer=self._layer, run=self._run, slots=slots, k=k, v=v, x=self._x, project=project)
         )
-        rows = replace(attention.rows, out_cache_loc=edited.slots)
-        PagedAttention(attention.config, attention.pool, rows).write_kv(layer, edited.k, edited.v)
+        write = _write_paged if paged else _write_in_engine
+        write(attention, layer, edited)
+        if not paged:
+            # its backends are handed K and V once more
+            attention._written = layer, k, v
+
+
+def _write_paged(attention: PagedAttention, layer: int, edited: Written) -> None:
+    rows = replace(attention.rows, out_cache_loc=edited.slots)
+    PagedAttention(attention.config, attention.pool, rows).write_kv(layer, edited.k, edited.v)
+
+
+def _write_in_engine(attention: Any, layer: int, edited: Written) -> None:
+    batch, writer = copy(attention._batch), copy(attention)
+    batch.out_cache_loc = edited.slots
+    writer._batch = batch
+    writer.write_kv(layer, edited.k, edited.v)
 
 
 def changed(values: Tensor, rows: Tensor, new: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from conformance.faults.fault import Fault
+from conformance.faults.core.make import executor_fault
 from vskipper.action import Action
 from vskipper.cohort import CohortPlan
 from vskipper.policy import Route
@@ -41,7 +41,7 @@ def _work_not_counted(original: Any) -> Any:
 
 
 FAULTS = (
-    Fault(
+    executor_fault(
         id="executor-forced-dense",
         title="every row runs dense, the tape says otherwise",
         source="arXiv:2609.37062, run with 16,702 passes and no skip",
@@ -51,7 +51,7 @@ FAULTS = (
         reason="rows_extra",
         quiet=("kv.complete", "policy.declared"),
     ),
-    Fault(
+    executor_fault(
         id="tape-records-run",
         title="the tape says RUN for every row",
         source="counters that a deleted variable switched off",
@@ -61,7 +61,7 @@ FAULTS = (
         reason="actions_differ",
         quiet=("kv.complete", "sem.outputs", "map.partition"),
     ),
-    Fault(
+    executor_fault(
         id="work-of-first-layer",
         title="work is counted at the first routed layer only",
         source="TensorRT-LLM#17110",

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from conformance.faults.core.make import executor_fault
 from conformance.faults.core.policies import run_where
-from conformance.faults.fault import WRITES_AND_MAPS, Fault
+from conformance.faults.fault import WRITES_AND_MAPS
 from vskipper.action import Action
 from vskipper.policy import Route
 
@@ -87,7 +88,7 @@ def _inverted_route(original: Any) -> Any:
 
 
 FAULTS = (
-    Fault(
+    executor_fault(
         id="project-scaled-by-w",
         title="the projector is scaled by w in place of 1 - w",
         source="FlexiDepth's equations misread",
@@ -97,7 +98,7 @@ FAULTS = (
         reason="wrong_hidden",
         quiet=WRITES_AND_MAPS,
     ),
-    Fault(
+    executor_fault(
         id="gate-mode-ignored",
         title="a weighted gate runs as a hard one",
         source="arXiv:2609.37062, void quality gates",
@@ -107,7 +108,7 @@ FAULTS = (
         reason="gate_mode_ignored",
         quiet=WRITES_AND_MAPS,
     ),
-    Fault(
+    executor_fault(
         id="sublayers-scaled",
         title="SKIP_ATTN and SKIP_MLP are scaled",
         source="FlexiDepth's scaling carried over to sublayer policies",
@@ -117,7 +118,7 @@ FAULTS = (
         reason="wrong_hidden",
         quiet=WRITES_AND_MAPS,
     ),
-    Fault(
+    executor_fault(
         id="run-weight-below-one",
         title="w = 1 is a little less than 1",
         source="vllm#55238",
@@ -127,7 +128,7 @@ FAULTS = (
         reason="all_run_differs",
         quiet=WRITES_AND_MAPS,
     ),
-    Fault(
+    executor_fault(
         id="threshold-not-strict",
         title="RUN where w is 0.5 exactly",
         source="FlexiDepth's strict threshold",
@@ -137,7 +138,7 @@ FAULTS = (
         reason="threshold_not_strict",
         quiet=(*WRITES_AND_MAPS, "gate.routes"),
     ),
-    Fault(
+    executor_fault(
         id="norm-before-router",
         title="the router sees its input normalised once more",
         source="FlexiDepth's router reads the layer's own input norm",
@@ -147,7 +148,7 @@ FAULTS = (
         reason="wrong_weight",
         quiet=WRITES_AND_MAPS,
     ),
-    Fault(
+    executor_fault(
         id="routes-inverted",
         title="the two sides of the gate are exchanged",
         source="SkipGPT, where class 1 means skip",

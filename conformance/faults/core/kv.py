@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from conformance.faults.core.edit_kv import Written, changed, edit_kv, others
+from conformance.faults.core.make import executor_fault
 from conformance.faults.fault import WRITES_AND_MAPS, Fault
 from conformance.runtimes.torch_runtime.attention import PagedAttention, load
 from vskipper.execution.packed import span_rows
@@ -101,7 +102,7 @@ def _without_k_norm(original: Any) -> Any:
 
 
 FAULTS = (
-    Fault(
+    executor_fault(
         id="kv-project-rows-dropped",
         title="PROJECT_ONLY rows write no K and V",
         source="sglang#39342",
@@ -111,7 +112,7 @@ FAULTS = (
         reason="missing_write",
         quiet=("map.partition", "policy.declared"),
     ),
-    Fault(
+    executor_fault(
         id="kv-last-row-dropped",
         title="a chunk counts as computed before its last row was written",
         source="sglang#24275",
@@ -151,7 +152,7 @@ FAULTS = (
         reason="wrong_position",
         quiet=WRITES_AND_MAPS,
     ),
-    Fault(
+    executor_fault(
         id="kv-rows-exchanged",
         title="the first two rows write each other's K and V",
         source="tt-xla#5778",
@@ -161,7 +162,7 @@ FAULTS = (
         reason="wrong_row",
         quiet=WRITES_AND_MAPS,
     ),
-    Fault(
+    executor_fault(
         id="kv-narrowed-by-cohort",
         title="keys of rows that skip attention are rounded to bfloat16 on their way to the pool",
         source="vllm#55670",
@@ -181,7 +182,7 @@ FAULTS = (
         reason="scale_not_applied",
         quiet=("kv.complete", "kv.footprint", "sem.outputs"),
     ),
-    Fault(
+    executor_fault(
         id="kv-project-rows-narrow",
         title="PROJECT_ONLY rows store K and V through a narrower dtype",
         source="vllm#42580",

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from conformance.faults.core.make import executor_fault
 from conformance.faults.fault import Fault
 from conformance.runtimes.torch_runtime.rows import Rows
 from vskipper.cohort import CohortPlan
@@ -54,7 +55,7 @@ def _old_padding_counts(original: Any) -> Any:
 
 
 FAULTS = (
-    Fault(
+    executor_fault(
         id="cohort-counts-padding",
         title="padding rows are in a cohort",
         source="tokenspeed#969",
@@ -84,7 +85,7 @@ FAULTS = (
         reason="pad_changes_output",
         quiet=("kv.footprint", "map.partition", "policy.declared"),
     ),
-    Fault(
+    executor_fault(
         id="padding-told-by-zeros",
         title="padding that holds something counts as rows",
         source="sglang#1469",

@@ -68,7 +68,7 @@ def _logits(output: Any) -> Tensor:
 _engines: dict[object, Engine] = {}
 
 
-def engine_of(model: Model, seat: Seat = CPU_SEAT) -> Engine:
+def open_engine(model: Model, seat: Seat = CPU_SEAT) -> Engine:
     """The engine of a model's folder, dtype and routed layers in a seat; building one takes seconds, the first of all
     longer."""
     key = (model.directory, model.dtype, model.routed_layers, seat)

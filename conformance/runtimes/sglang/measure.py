@@ -13,7 +13,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from conformance.runtimes.sglang.engine import Engine, engine_of
+from conformance.runtimes.sglang.engine import Engine, open_engine
 from conformance.runtimes.sglang.pool import new_pool
 from conformance.runtimes.sglang.server.command import Launch, Way
 from conformance.runtimes.sglang.server.family import family_of
@@ -175,7 +175,7 @@ def main() -> None:
         subject = build_subject(SubjectSpec(runtime="sglang", model=model, policy=POLICY, settings=SETTINGS))
         layers = len(subject.model.routed_layers)
         for name, plan in passes().items():
-            found = cost(engine_of(subject.model), subject, name, plan, given.passes)
+            found = cost(open_engine(subject.model), subject, name, plan, given.passes)
             times = f"{found.dense:.2f} | {found.routed:.2f} | {found.added:.2f} | {1000 * found.added / layers:.0f}"
             print(f"| {model}, {layers} routed layers | {name} | {times} |", flush=True)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from conformance.runtimes.refusals import check_layout
-from conformance.runtimes.sglang.engine import engine_of
+from conformance.runtimes.sglang.engine import open_engine
 from conformance.runtimes.sglang.graphs.engine import SGLangGraphs
 from conformance.runtimes.sglang.graphs.far import kv_bytes
 from conformance.runtimes.sglang.pool import new_pool
@@ -59,7 +59,7 @@ class SGLangRuntime:
         check_pool(layout, self.capabilities)
         # on a CPU any pool serves the one engine
         on_cpu = self.seat.device == "cpu"
-        engine = engine_of(model, self.seat if on_cpu else replace(self.seat, kv_dtype=layout.kv_dtype))
+        engine = open_engine(model, self.seat if on_cpu else replace(self.seat, kv_dtype=layout.kv_dtype))
         pool = new_pool(engine.pool, layout)
         return SGLangSession(engine=engine, pool=pool, model=model, policy=policy, layout=layout, mode=mode)
 

@@ -1,5 +1,5 @@
-"""Small trees that have SGLang's signatures and nothing else: `old.txt` and `new.txt` hold one each, a file after a
-line `### path`. `mutants.txt` and `additions.txt` hold changes of them, each after a line `seam tree path`: what stands
+"""Small trees that have SGLang's signatures and nothing else: `old.txt`, and the suite's own; a file after a line
+`### path`. `mutants.txt` and `additions.txt` hold changes of them, each after a line `seam tree path`: what stands
 there (-), and what stands there instead (+)."""
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from properties.core.bad_engine import small_engine
 from vskipper.sglang.probe.areas import AREAS
 from vskipper.sglang.probe.seam import Seam, SeamSpec, probe
 from vskipper.sglang.probe.tree import PACKAGE, Tree
@@ -22,7 +23,7 @@ def read(name: str) -> Files:
     return dict(re.findall(r"^### (\S+)\n(.*?)(?=^### |\Z)", text, re.MULTILINE | re.DOTALL))
 
 
-OLD, NEW = read("old"), read("new")
+OLD, NEW = read("old"), small_engine()
 
 
 def changes(name: str) -> Iterator[tuple[str, Files, Files]]:
