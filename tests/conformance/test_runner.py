@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 
 from conformance.certificate.record import Failure, Result, Status
-from conformance.faults.registry import FAULTS, fault_by_id
+from conformance.faults.registry import FAULTS, LIFECYCLE_FAULTS, fault_by_id
+from conformance.must_pass import place_on
 from conformance.replay import replay
 from conformance.replay_blob import ReplayBlob
 from conformance.request import CertifyRequest
 from conformance.runner.items import KERNEL_PROPERTIES, full_examples, property_items
+from conformance.runner.kill import run_fault
 from conformance.runner.merge import merge
 from conformance.runner.report_case import failure
 from conformance.subjects import SubjectSpec, build_subject
@@ -81,6 +83,23 @@ def test_every_fault_names_properties_that_exist_and_every_property_is_a_killer(
         assert fault.quiet
     assert {fault.killer for fault in FAULTS} == ids
     assert len({fault.id for fault in FAULTS}) == len(FAULTS) >= 30
+
+
+def test_faults_are_tried_on_the_engine_that_is_certified_where_they_bite_there() -> None:
+    for runtime, others in (("torch", set()), ("sglang", {"sglang"}), ("server", set()), ("sglang-cuda", set())):
+        tried = {place_on(fault.places, runtime).partition("/")[0] for fault in FAULTS}
+        assert tried == {"torch", "triton"} | others
+    for runtime, place in (
+        ("sglang", "sglang/tiny-"),
+        ("server", "sglang/tiny-"),
+        ("sglang-cuda", "sglang-cuda/small-"),
+    ):
+        assert all(place_on(fault.places, runtime).startswith(place) for fault in LIFECYCLE_FAULTS)
+
+
+def test_a_fault_is_tried_and_recorded_on_the_runtime_of_its_own() -> None:
+    kill = run_fault(fault_by_id("gpu-not-checked"), replace(REQUEST, runtime="sglang"))
+    assert (kill.ok, kill.place) == (True, "torch/tiny-llama in float32")
 
 
 def test_a_replay_word_brings_the_fault_back_and_passes_without_it() -> None:
