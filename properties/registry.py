@@ -26,6 +26,7 @@ from properties.core.policy_promises import (
 )
 from properties.core.sem import SEM_OUTPUTS, SEM_REPEATABLE
 from properties.core.skipped_attention import SEM_SKIPPED_ATTENTION, SEM_ZERO_PROJECTOR
+from properties.core.wide import SEM_WIDE
 from properties.core.work import WORK_COUNTS
 from properties.graph.alternate import GRAPH_ALTERNATE
 from properties.graph.dense import GRAPH_DENSE
@@ -57,6 +58,7 @@ CORE: tuple[Property, ...] = (
     MAP_BATCH,
     SEM_OUTPUTS,
     SEM_REPEATABLE,
+    SEM_WIDE,
     SEM_ZERO_PROJECTOR,
     SEM_SKIPPED_ATTENTION,
     SEM_ALL_RUN,

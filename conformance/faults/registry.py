@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from conformance.faults.core import branches, cohorts, evidence, gate, inputs, kernels, kv, maps, padding, policies
+from conformance.faults.core import (
+    branches,
+    cohorts,
+    evidence,
+    gate,
+    inputs,
+    kernels,
+    kv,
+    maps,
+    padding,
+    policies,
+    wide,
+)
 from conformance.faults.fault import Fault
 from conformance.faults.graph import attention, captured, frozen, kept, replayed
 from conformance.faults.graph import rows as rows_of_replay
@@ -13,7 +25,7 @@ from vskipper.errors import InputError
 
 FAULTS: tuple[Fault, ...] = tuple(
     fault
-    for area in (kv, cohorts, maps, padding, branches, gate, evidence, kernels, policies, inputs)
+    for area in (kv, cohorts, maps, padding, branches, gate, evidence, kernels, policies, inputs, wide)
     for fault in area.FAULTS
 )
 LIFECYCLE_FAULTS: tuple[Fault, ...] = tuple(

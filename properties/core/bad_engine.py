@@ -32,7 +32,7 @@ _CHANGED_FOR_GRAPHS = (
     ("srt/layers/attention/triton_backend.py", "kv_indptr", "offsets"),
 )
 # each needed, whatever else is there
-_FILES = ("srt/models/llama.py", "srt/mem_cache/memory_pool.py", "srt/layers/layernorm.py")
+_FILES = ("srt/models/llama.py", "srt/mem_cache/memory_pool.py", "srt/layers/layernorm.py", "srt/environ.py")
 
 
 @cache

@@ -182,6 +182,9 @@ def _definition(path: str, name: str, wanted: str, judge: Judge) -> Condition:
 
 
 def _text(path: str, wanted: str, *patterns: str, names: tuple[str, ...]) -> Condition:
+    # a fragment may begin with the line before it
+    wanted = " ".join(wanted.split())
+
     def condition(tree: Tree) -> Sight:
         source = tree.source(path)
         if isinstance(source, Absent):
