@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from vskipper.checkpoint.flexidepth import is_router_tensor
 from vskipper.errors import PolicyError
 from vskipper.sglang import process
+from vskipper.sglang.decoder import RoutedDecoder
 from vskipper.sglang.passes import PassPlan, current_pass
 
 
-class RoutedCausalLM:
-    """To stand before the engine's ForCausalLM among a class's bases: dense passes are the engine's; routed ones run
-    layer by layer through its modules. vskipper: the routed decoder, None where the plugin is off or set to dense."""
-
-    def __init__(self, config: Any, quant_config: Any = None, prefix: str = "") -> None:
-        engine: Any = super()
-        engine.__init__(config, quant_config, prefix)
-        self.vskipper = process.start(self)
-
-    @torch.no_grad()
-    def forward(
-        self,
-        input_ids: Tensor,
-        positions: Tensor,
-        forward_batch: Any,
-        input_embeds: Tensor | None = None,
-        get_embedding: bool = False,
-        pp_proxy_tensors: Any = None,
-    ) -> Any:
-        engine: Any = super()
-        dense = partial(
-            engine.forward, input_ids, positions, forward_batch, input_embeds, get_embedding, pp_proxy_tensors
-        )
-        return forward(self, dense, input_ids, positions, forward_batch, input_embeds)
-
-    def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> Any:
-        engine: Any = super()
-        return engine.load_weights(without_router(weights))
+def attach(model: Any) -> RoutedDecoder | None:
+    """The routed decoder of an engine's ForCausalLM, None where the plugin is off or set to dense."""
+    return process.start(model)
 
 
 def forward(

@@ -167,7 +167,7 @@ def _ulps_of_keys(output: Any, forward_batch: Any) -> None:
 
 SERVING = "vskipper.sglang.process:Serving"
 START = "vskipper.sglang.process:start"
-FORWARD = "vskipper.sglang.causal_lm:forward"
+FORWARD = "vskipper.sglang.models.llama:forward"
 QUIET = ("life.slots", "cache.isolated")
 FAULTS = (
     lifecycle_fault(
