@@ -54,13 +54,17 @@ def raised_words(error: BaseException) -> str:
 
 
 def source_digest(policy: object) -> str:
-    """sha256 of the file that defines the policy's class; of nothing where there is none."""
-    try:
-        source = inspect.getsourcefile(type(policy))
-    except TypeError:
-        source = None
-    content = Path(source).read_bytes() if source and Path(source).is_file() else b""
-    return hashlib.sha256(content).hexdigest()
+    """sha256 of the files that define the policy's class and its bases, in their order; a class without one adds
+    nothing."""
+    hashed = hashlib.sha256()
+    for cls in type(policy).__mro__:
+        try:
+            source = inspect.getsourcefile(cls)
+        except (TypeError, OSError):
+            continue
+        if source and Path(source).is_file():
+            hashed.update(Path(source).read_bytes())
+    return hashed.hexdigest()
 
 
 def source_files(policy: object) -> frozenset[str]:

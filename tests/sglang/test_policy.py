@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from vskipper.action import Action
 from vskipper.errors import InputError, PolicyError
+from vskipper.locate import source_digest
 from vskipper.models import resolve
 from vskipper.policy import PolicyCapabilities, PolicyContext, Route, RowBatch
 from vskipper.sglang.config import EngineConfig, parse
@@ -72,3 +75,15 @@ def test_what_a_policy_says_is_one_line() -> None:
         "raised", policy="p", hook="route", location="p.py:1", got=ValueError("one\n two"), expected="x"
     )
     assert "got one two, expected x" in str(error)
+
+
+def test_an_edited_base_is_another_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base, own = tmp_path / "digested_base.py", tmp_path / "digested_own.py"
+    base.write_text("class Base:\n    depth = 1\n")
+    own.write_text("from digested_base import Base\n\n\nclass Own(Base):\n    pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    policy = importlib.import_module("digested_own").Own()
+    before = source_digest(policy)
+    assert source_digest(policy) == before
+    base.write_text("class Base:\n    depth = 2\n")
+    assert source_digest(policy) != before
