@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from textwrap import shorten
@@ -181,9 +181,9 @@ def _definition(path: str, name: str, wanted: str, judge: Judge) -> Condition:
     return condition
 
 
-def _text(path: str, wanted: str, *patterns: str, names: tuple[str, ...]) -> Condition:
-    # a fragment may begin with the line before it
-    wanted = " ".join(wanted.split())
+def _text(path: str, wanted: str, *patterns: str, names: Sequence[str]) -> Condition:
+    # a fragment may begin with the end of the line before it
+    wanted, *names = (" ".join(text.split()) for text in (wanted, *names))
 
     def condition(tree: Tree) -> Sight:
         source = tree.source(path)
