@@ -29,7 +29,7 @@ def test_the_names_of_kinds_are_apart() -> None:
 def test_the_engine_and_the_gpu_that_are_spoilt_are_served_unspoilt() -> None:
     start_engine(small_engine(), graphs=True)
     Machine().start()
-    for capability, backend in (((8, 9), "fa3"), ((10, 0), "flashinfer")):
+    for capability, backend in (((8, 9), "triton"), ((9, 0), "fa3"), ((10, 0), "flashinfer")):
         Machine(capability=capability, arguments={"attention_backend": backend, "kv_cache_dtype": "fp8_e4m3"}).start()
 
 
