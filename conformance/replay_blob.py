@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
-import zlib
 from dataclasses import dataclass
 
+from conformance.replay_word import pack, unpack
 from conformance.subjects import SubjectSpec
-from vskipper.errors import InputError
-
-VERSION = "r1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,25 +19,18 @@ class ReplayBlob:
     seed: int
 
     def encode(self) -> str:
-        raw = {
-            "property": self.property,
-            "spec": self.spec.to_json(),
-            "case": self.case,
-            "fault": self.fault,
-            "seed": self.seed,
-        }
-        packed = zlib.compress(json.dumps(raw, sort_keys=True).encode(), 9)
-        return f"{VERSION}.{base64.urlsafe_b64encode(packed).decode().rstrip('=')}"
+        return pack(
+            {
+                "property": self.property,
+                "spec": self.spec.to_json(),
+                "case": self.case,
+                "fault": self.fault,
+                "seed": self.seed,
+            }
+        )
 
     @classmethod
     def decode(cls, text: str) -> ReplayBlob:
         """Raises InputError for anything that encode() did not make."""
-        version, _, body = text.strip().partition(".")
-        if version != VERSION or not body:
-            raise InputError("not a replay word", where="BLOB", got=text[:20], expected=f"one that begins {VERSION}.")
-        try:
-            packed = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
-            raw = json.loads(zlib.decompress(packed))
-            return cls(**{**raw, "spec": SubjectSpec.from_json(raw["spec"])})
-        except (binascii.Error, zlib.error, ValueError, TypeError, KeyError) as error:
-            raise InputError("damaged replay word", where="BLOB", got=error, expected="the whole word") from error
+        raw = unpack(text)
+        return cls(**{**raw, "spec": SubjectSpec.from_json(raw["spec"])})

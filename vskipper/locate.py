@@ -14,7 +14,7 @@ LONGEST = 500
 
 
 def location_of(item: Any) -> str:
-    """file:line of a function, method or class; of an object's class otherwise."""
+    """file:line of a function, method or class; of an object's class otherwise. In words where there is no source."""
     function = inspect.unwrap(getattr(item, "__func__", item))
     code = getattr(function, "__code__", None)
     if code is not None:
@@ -23,8 +23,9 @@ def location_of(item: Any) -> str:
     try:
         return f"{inspect.getsourcefile(described)}:{inspect.getsourcelines(described)[1]}"
     except (OSError, TypeError):
-        # made without a source file, in a console or by exec
-        return f"{described.__module__}:0"
+        # written in C, or made in a console or by exec
+        named = item if getattr(item, "__module__", None) and getattr(item, "__qualname__", None) else described
+        return f"{named.__module__}.{named.__qualname__}, which has no source file"
 
 
 def hook_location(policy: object, hook: str) -> str:

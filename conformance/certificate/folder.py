@@ -27,6 +27,8 @@ WAIVERS: Final = "waivers.toml"
 KILLS: Final = "kill_matrix.json"
 REPORT: Final = "report.html"
 FILES: Final = (KILLS, MANIFEST, REPORT, RESULTS, WAIVERS)
+# more than a certificate takes
+ROOM: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +88,13 @@ def _refuse_other_content(folder: Path) -> None:
 
 
 def _try_out(folder: Path) -> None:
-    """Make and remove what writing `folder` will need, beside the nearest folder that is there: permissions alone do
-    not tell whether a file system takes a new folder of that name."""
+    """Make and remove what writing `folder` will need, beside the nearest folder that is there: neither permissions nor
+    what a disk says of itself tell whether it takes a new folder of that name, and that much in it."""
     there = next(parent for parent in folder.absolute().parents if parent.exists())
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".old", dir=there) as probe:
-        (Path(probe) / folder.absolute().relative_to(there)).mkdir(parents=True)
+        tried = Path(probe) / folder.absolute().relative_to(there)
+        tried.mkdir(parents=True)
+        (tried / REPORT).write_bytes(bytes(ROOM))
 
 
 def file_texts(

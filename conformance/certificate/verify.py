@@ -72,7 +72,7 @@ def _verify(folder: Path, must_pass: MustPass | None) -> Verdict:
         raise InputError(
             "not a certificate",
             where=folder,
-            got="a folder without manifest.json and SHA256SUMS" if folder.is_dir() else "no such folder",
+            got=_instead(folder),
             expected="a folder written by vskipper certify",
         )
     _refuse_newer_contract(folder)
@@ -83,6 +83,12 @@ def _verify(folder: Path, must_pass: MustPass | None) -> Verdict:
     except Damaged as damage:
         return _damaged((*bytes_refusals, str(damage)))
     return _judge(texts, manifest, results, kills, bytes_refusals, must_pass)
+
+
+def _instead(folder: Path) -> str:
+    if folder.is_dir():
+        return "a folder without manifest.json and SHA256SUMS"
+    return "a file, no folder" if folder.exists() else "no such folder"
 
 
 def _judge(

@@ -49,3 +49,12 @@ def faked(home: Path, tmp_path: Path) -> Cli:
         return subprocess.run(command, cwd=home, env=environment(), capture_output=True, text=True, timeout=120)
 
     return run
+
+
+@pytest.fixture
+def without_torch(tmp_path: Path) -> Path:
+    """A folder whose torch, numpy and triton cannot be imported."""
+    for name in ("torch", "numpy", "triton"):
+        (tmp_path / "stubs" / name).mkdir(parents=True)
+        (tmp_path / "stubs" / name / "__init__.py").write_text(f"raise ImportError('{name} is not there')")
+    return tmp_path / "stubs"

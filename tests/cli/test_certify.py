@@ -16,7 +16,7 @@ import pytest
 
 from tests.cli.conftest import ROOT, Cli, environment
 from tests.signals import hear_all
-from vskipper.cli.certify import parse_setting, parse_settings
+from vskipper.cli.settings import parse_setting, parse_settings
 from vskipper.errors import InputError
 
 
@@ -118,8 +118,28 @@ def test_a_suite_that_dies_shows_its_last_words_and_leaves_no_certificate(faked:
         (["refused"], "vskipper: unknown policy [policy name]: got 'refused', expected random-skip"),
         (["x", "--level", "graph"], "got graph, expected core"),
         (["x", "--set", "novalue"], "[--set]: got novalue, expected KEY=VALUE"),
-        (["x", "--examples", "0"], "--examples"),
-        (["x", "--seed", "minus"], "--seed"),
+        (["x", "--examples", "0"], "number [--examples]: got 0, expected an integer from 1 to 100000"),
+        (["x", "--examples", "9" * 23], f"got {'9' * 23}, expected an integer from 1 to 100000"),
+        (["x", "--examples", "9" * 5000], f"got {'9' * 40}..., expected an integer from 1 to 100000"),
+        (["x", "--examples", "1_0"], "got 1_0, expected an integer"),
+        (["x", "--seed", "minus"], "number [--seed]: got minus, expected an integer from 0 to 9223372036854775807"),
+        (["x", "--seed", str(2**63)], "number [--seed]: got 9223372036854775808"),
+        (["x", "--workers", "-1"], "number [--workers]: got -1, expected an integer from 0 to 256"),
+        (["x", "--workers", "257"], "number [--workers]: got 257"),
+        (["x", "--workers", ""], "number [--workers]: got ''"),
+        (["x", "--workers"], "got option '--workers' requires an argument, expected what vskipper --help lists"),
+        (["x", "--model", ""], "no value [--model]: got '', expected DIR|NAME"),
+        (["x", "--delta", ""], "no value [--delta]: got '', expected FILE"),
+        (["x", "--out", " "], "no value [--out]: got ' ', expected DIR"),
+        ([""], "no value [POLICY]: got ''"),
+        ([":"], "policy [POLICY]: got :, expected a policy's name, or package.module:Class"),
+        (["mine:"], "policy [POLICY]: got mine:, expected"),
+        ([":Mine"], "policy [POLICY]: got :Mine, expected"),
+        ([".mine:Mine"], "policy [POLICY]: got .mine:Mine, expected"),
+        (["x", "--runtime", "nope"], "[--runtime]: got 'nope', expected reference, torch, triton, sglang, server"),
+        (["x", "--runtime", "sglang-cuda"], "[--runtime]: got 'sglang-cuda', expected reference"),
+        (["x", "--runtime", "torch", "--device", "cuda"], "runtime [--runtime]: got torch, expected sglang, which"),
+        (["x", "--device", "tpu"], "unknown device [--device]: got 'tpu', expected cpu, cuda"),
         (["x", "--out", "mine"], "is not a certificate and is left alone"),
         (["x", "--out", "/proc/foo"], "certificate folder [/proc/foo]: got No such file"),
         (["x", "--out", "/etc/passwd/x"], "certificate folder [/etc/passwd/x]: got Not a directory"),
@@ -129,8 +149,9 @@ def test_a_suite_that_dies_shows_its_last_words_and_leaves_no_certificate(faked:
         (["refused", "--out", "a/b/c/d"], "unknown policy"),
         (["x", "--set", "a=1", "--set", "a=2"], "got a twice"),
         (["x", "--set", "a=NaN"], "--set a"),
-        (["x", "--nonsense"], "--nonsense"),
-        ([], "POLICY"),
+        (["x", "--nonsense"], "command line [vskipper certify]: got no such option: --nonsense"),
+        (["x", "y"], "command line [vskipper certify]: got unexpected extra argument(s) (y), expected what"),
+        ([], "command line [vskipper certify]: got missing argument 'POLICY', expected what vskipper certify --help"),
     ],
 )
 def test_bad_input_is_one_line_and_exits_2(faked: Cli, home: Path, arguments: list[str], said: str) -> None:

@@ -1,4 +1,4 @@
-"""`vskipper verify`, `policies`, `replay` and the program's own options."""
+"""`vskipper verify`, `policies` and the program's own options."""
 
 from __future__ import annotations
 
@@ -7,22 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.replay_blob import ReplayBlob
-from conformance.subjects import SubjectSpec
-from properties.codec import encode
 from tests.cli.conftest import Cli
 from tests.conformance.sample import failed, good_run
 from vskipper import __version__
 from vskipper.registry import BUILT_IN
-
-
-@pytest.fixture
-def without_torch(tmp_path: Path) -> Path:
-    """A folder whose torch, numpy and triton cannot be imported."""
-    for name in ("torch", "numpy", "triton"):
-        (tmp_path / "stubs" / name).mkdir(parents=True)
-        (tmp_path / "stubs" / name / "__init__.py").write_text(f"raise ImportError('{name} is not there')")
-    return tmp_path / "stubs"
 
 
 @pytest.mark.parametrize(
@@ -102,17 +90,3 @@ def test_a_broken_registered_policy_is_listed_as_broken(cli: Cli, home: Path) ->
     assert "registered twice" in reasons["random-skip"]
     table = cli("policies", path=(home,)).stdout
     assert "broken: " in table and "PROJECT_ONLY" in table
-
-
-def test_replay_refuses_a_damaged_word(cli: Cli) -> None:
-    done = cli("replay", "nonsense")
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "replay word" in done.stderr
-
-
-def test_replay_refuses_a_case_of_another_type_and_leaves_nothing_behind(cli: Cli, home: Path) -> None:
-    spec = SubjectSpec(runtime="torch", model="tiny-llama")
-    word = ReplayBlob(property="kv.complete", spec=spec, case=encode((1, 2)), fault=None, seed=0).encode()
-    done = cli("replay", word)
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
-    assert "case of kv.complete" in done.stderr and "got tuple, expected ScheduleCase" in done.stderr
-    assert list(home.iterdir()) == []

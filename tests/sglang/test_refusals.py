@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 from vskipper.errors import InputError
 from vskipper.sglang.checks.refusals import refuse_arguments, refuse_model, refuse_unsupported
 from vskipper.sglang.checks.table import REFUSALS, REFUSED_VARIABLES
+from vskipper.sglang.launch.typed import refuse_typed
 from vskipper.sglang.seams import server_args
 
 LLAMA = {"architectures": ["LlamaForCausalLM"], "sliding_window": None}
@@ -156,6 +158,52 @@ def test_a_row_refuses_its_feature_and_nothing_less(attribute: str, value: objec
     assert str(refused.value).startswith(told)
     assert refused.value.where == "--" + attribute.replace("_", "-")
     refuse_unsupported(given(**{attribute: served}), LLAMA)
+
+
+def typed(attribute: str, value: object) -> list[str]:
+    """As it stands on a command line; an argument that is off is not given."""
+    words = [] if value is True else [json.dumps(value) if isinstance(value, list) else str(value)]
+    return [] if value in (None, False, "", []) else ["--" + attribute.replace("_", "-"), *words]
+
+
+@pytest.mark.parametrize(("attribute", "value", "told", "served"), ROWS, ids=[row[0] for row in ROWS])
+def test_a_row_refuses_what_is_typed_before_an_engine_starts(
+    attribute: str, value: object, told: str, served: object
+) -> None:
+    around = ["--port", "3", *typed(attribute, value), "--host", "::"]
+    refuse_typed(["--port", "3", *typed(attribute, served), "--host", "::"])
+    if attribute == "hicache_storage_backend":
+        # whether it is safe is the engine's to tell
+        return refuse_typed(around)
+    with pytest.raises(InputError) as refused:
+        refuse_typed(around)
+    assert str(refused.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        ("--tp 2", "--tp-size"),
+        ("--tp=2", "--tp-size"),
+        ("--tensor-parallel-size 2", "--tp-size"),
+        ("--tp 1 --tp 2", "--tp-size"),
+        ("--ep 2", "--ep-size"),
+        ("--pipeline-parallel-size 2", "--pp-size"),
+        ("--lora-paths a=b c=d", "--lora-paths"),
+        ("--tp 2 --speculative-algorithm EAGLE", "--speculative-algorithm"),
+    ],
+)
+def test_an_argument_may_be_spelt_otherwise(arguments: str, where: str) -> None:
+    with pytest.raises(InputError) as refused:
+        refuse_typed(arguments.split())
+    assert refused.value.where == where
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--tp 2 --tp 1", "--model x --load dummy", "--forward-hooks []", "--tp-size " + "[" * 9000, "--tp x"]
+)
+def test_what_asks_for_nothing_or_is_no_value_is_left_to_the_engine(arguments: str) -> None:
+    refuse_typed(arguments.split())
 
 
 @pytest.mark.parametrize("config", [LLAMA, QWEN3], ids=["llama", "qwen3"])

@@ -136,9 +136,8 @@ STATIC = ("tiny-llama", "--policy", "static-depth", "--set", "ratio=0.5", "--dev
 
 
 def test_it_is_ready_once_every_scheduler_answers_and_ends_with_the_server(start: Start) -> None:
-    served = start(
-        *STATIC, "--delta", "d.safetensors", "--mode", "by-request", "--max-running-requests", "2", "--seed", "3"
-    )
+    delta = str(resolve("tiny-llama") / "flexidepth.safetensors")
+    served = start(*STATIC, "--delta", delta, "--mode", "by-request", "--max-running-requests", "2", "--seed", "3")
     assert (
         served.ready() == f"vskipper: ready on http://127.0.0.1:{served.port}, policy static-depth, mode by-request\n"
     )
@@ -148,7 +147,7 @@ def test_it_is_ready_once_every_scheduler_answers_and_ends_with_the_server(start
     assert json.loads(told["environment"]["VSKIPPER_CONFIG"]) == {
         "policy": "static-depth",
         "settings": {"ratio": 0.5},
-        "delta": "d.safetensors",
+        "delta": delta,
         "routed_layers": None,
         "mode": "by-request",
         "seed": 3,
@@ -245,6 +244,25 @@ BAD: list[tuple[tuple[str, ...], dict[str, str], str]] = [
     ((*STATIC, "--routed-layers", "2-x"), {}, "routed layers [--routed-layers]: got 2-x"),
     ((*STATIC, "--routed-layers", "9-3"), {}, "routed layers [--routed-layers]: got 9-3"),
     (("/none", *STATIC[1:]), {}, "model [/none]: got no such folder, expected a model's folder"),
+    (("nope", *STATIC[1:]), {}, "model [nope]: got no such folder, expected a model's folder, a hub's owner/name or"),
+    (("a/b/c", *STATIC[1:]), {}, "model [a/b/c]: got no such folder"),
+    (("../a", *STATIC[1:]), {}, "model [../a]: got no such folder"),
+    (("list.json", *STATIC[1:]), {}, "model [list.json]: got a file, no folder"),
+    (("", *STATIC[1:]), {}, "no value [MODEL]: got '', expected MODEL"),
+    ((*STATIC, "--tp", "2"), {}, "tensor parallelism is not supported [--tp-size]: got 2, expected 1"),
+    ((*STATIC, "--enable-lora"), {}, "LoRA is not supported [--enable-lora]: got on, expected not given"),
+    ((*STATIC, "--seed", "-1"), {}, "number [--seed]: got -1, expected an integer from 0 to 9223372036854775807"),
+    (("tiny-llama", "--policy", "nope", *STATIC[-2:]), {}, "unknown policy [policy name]: got 'nope', expected one of"),
+    (("tiny-llama", "--policy", ":", *STATIC[-2:]), {}, "policy [--policy]: got :, expected a policy's name, or"),
+    ((*STATIC, "--set", "more=1"), {}, "unknown setting [policy static-depth]: got 'more'"),
+    (
+        (*STATIC[:3], "--set", "ratio=7", *STATIC[-2:]),
+        {},
+        "setting cannot be used [policy static-depth, setting ratio]",
+    ),
+    ((*STATIC, "--delta", "none.pt"), {}, "delta is missing [none.pt]: got no such file, expected an existing"),
+    ((*STATIC, "--routed-layers", "5-9"), {}, "routed layers [layers of the model]: got 6, 7, 8, 9, expected 0 to 5"),
+    ((*STATIC, "--json-model-override-args", '{"head_dim": 3}'), {}, "unsupported model config ["),
     ((".", *STATIC[1:]), {}, "model [.]: got a folder without config.json"),
     ((*STATIC, "--routed-layers", "4,2"), {}, "routed_layers [the options]: got (4, 2)"),
     (STATIC, {"SGLANG_PLUGINS": "one, two"}, "the plugin is left out [SGLANG_PLUGINS]: got one,two, expected vskipper"),
@@ -279,6 +297,16 @@ def test_bad_input_is_refused_before_a_server_starts(
     assert ended.errors.startswith(f"vskipper: {told}")
     assert ended.errors.count("\n") == 1
     assert not (tmp_path / "told.json").exists()
+
+
+def test_a_policy_of_the_user_s_folder_is_found(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "mine_to_serve.py").write_text("from vskipper.policies.static_depth import StaticDepth as Mine")
+    arguments = ("tiny-llama", "--policy", "mine_to_serve:Mine", "--set", "ratio=0.5", "--device", "cpu")
+    assert serve(*arguments, exit=7).code == 7
+
+
+def test_a_hub_s_model_is_the_server_s_to_look_up(serve: Serve) -> None:
+    assert serve("owner/name", "--policy", "nope", "--device", "cpu", exit=7).code == 7
 
 
 def test_a_machine_without_an_accelerator_is_named(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

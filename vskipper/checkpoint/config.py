@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from vskipper.errors import InputError
+from vskipper.files import openable
 from vskipper.policy import GateMode
 
 Architecture = Literal["llama", "qwen3"]
@@ -65,7 +66,8 @@ class ModelSpec:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`; raises InputError where it is missing, cut short, or not an object."""
+    """The JSON object in `path`; raises InputError where it is missing, no file, cut short, or not an object."""
+    openable(path)
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

@@ -14,6 +14,7 @@ from vskipper.checkpoint.config import ModelSpec, read_json, stated_gate_mode
 from vskipper.checkpoint.pt import read_pt
 from vskipper.checkpoint.weights import Shape, check_tensors, read_safetensors
 from vskipper.errors import InputError
+from vskipper.files import openable
 from vskipper.policy import GateMode
 
 GATE_MODE_KEY = "router_gate_mode"
@@ -47,12 +48,12 @@ def is_router_tensor(name: str) -> bool:
 def read_delta(path: Path) -> Delta:
     """Read a delta, .safetensors or .pt; raises InputError. Its gate mode stands in the safetensors metadata or in a
     config.json beside it."""
+    expected = f"an existing {' or '.join(_SUFFIXES)} file"
+    if not openable(path, expected).is_file():
+        raise InputError("delta is missing", where=path, got="no such file", expected=expected)
     if path.suffix not in _SUFFIXES:
         got = path.suffix or "no suffix"
         raise InputError("unknown kind of delta", where=path, got=got, expected=" or ".join(_SUFFIXES))
-    if not path.is_file():
-        got, expected = "a folder" if path.is_dir() else "no such file", f"an existing {' or '.join(_SUFFIXES)} file"
-        raise InputError("delta is missing", where=path, got=got, expected=expected)
     tensors, metadata = (read_pt(path), dict[str, str]()) if path.suffix == ".pt" else read_safetensors(path)
     stated = [(path, stated_gate_mode(metadata.get(GATE_MODE_KEY), path))]
     beside = path.parent / "config.json"

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from vskipper.errors import InputError
+from vskipper.files import openable
 
 _EXPECTED = "tensors alone, by name"
 # how the two unpicklers name an object that they refuse
@@ -18,6 +19,7 @@ _FOREIGN = re.compile(r"GLOBAL (\w+(?:\.\w+)*)")
 
 def read_pt(path: Path) -> dict[str, Tensor]:
     """Tensors by name, on the CPU; raises InputError that names the file, and the tensor where one is at fault."""
+    openable(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vskipper.checkpoint.config import ModelSpec, read_json
 from vskipper.errors import InputError
+from vskipper.files import openable
 
 Shape = tuple[int, ...]
 
@@ -31,6 +32,7 @@ def every(name: str) -> bool:
 def read_safetensors(path: Path, wanted: Wanted = every) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The wanted tensors by name, and the file's metadata; raises InputError where it is missing, cut short, or no
     such file."""
+    openable(path)
     try:
         # the tensors map the file: a model is not copied into memory twice
         with safe_open(path, framework="pt") as file:

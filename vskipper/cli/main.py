@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Annotated, Final
 
@@ -79,15 +80,38 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         with _interruptible():
             code = app(args=given or ["--help"], prog_name="vskipper", standalone_mode=False)
+            # else a full disk shows when the interpreter ends, beyond any handling
+            sys.stdout.flush()
     except InputError as error:
         return _fail(str(error), 2)
     except TyperException as error:
-        return _fail(error.format_message(), error.exit_code)
+        return _fail(str(_in_our_words(error)), 2)
+    except OSError as error:
+        _drop_output()
+        where, got = error.filename or "this machine", error.strerror or error
+        return _fail(str(InputError("not written or read", where=where, got=got, expected="room and permission")), 2)
     except Abort:
         return _fail("interrupted", 128 + signal.SIGINT)
     except Interrupted as error:
         return _fail(f"interrupted {error.told}", 128 + error.number)
     return code if isinstance(code, int) else 0
+
+
+def _in_our_words(error: TyperException) -> InputError:
+    """A command line that typer refused."""
+    context = getattr(error, "ctx", None)
+    where = "vskipper" if context is None else context.command_path
+    said = error.format_message().rstrip(".")
+    got = (said[:1].lower() + said[1:]).removeprefix("got ")
+    return InputError("command line", where=where, got=got, expected=f"what {where} --help lists")
+
+
+def _drop_output() -> None:
+    """What standard output did not take is not tried once more at the end."""
+    with suppress(OSError):
+        sys.stdout.flush()
+        return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, code: int) -> int:

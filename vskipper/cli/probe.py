@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from vskipper.cli.values import filled_path
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -22,7 +24,10 @@ def probe(
     path: Annotated[
         Path | None,
         typer.Argument(
-            metavar="PATH", help="A folder with sglang/ in it, sglang itself or a wheel; default: installed."
+            metavar="PATH",
+            parser=str,
+            callback=filled_path,
+            help="A folder with sglang/ in it, sglang itself or a wheel; default: installed.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the seams as JSON.")] = False,

@@ -8,21 +8,23 @@ from typing import Annotated
 
 import typer
 
+from vskipper.cli.values import filled, policy_name
 from vskipper.suite import HYPOTHESIS_FOLDER, interpret_kernels, put_on_path
 
 
 def replay(
-    blob: Annotated[str, typer.Argument(metavar="BLOB", help="The word that a failure printed.")],
+    blob: Annotated[str, typer.Argument(metavar="BLOB", callback=filled, help="The word that a failure printed.")],
     policy: Annotated[
-        str | None, typer.Option(metavar="POLICY", help="Another policy than the one that failed.")
+        str | None,
+        typer.Option(metavar="POLICY", callback=policy_name, help="Another policy than the one that failed."),
     ] = None,
 ) -> int:
     """Run one failing case again. Exit code 0 when it passes now, 1 when it still fails."""
     put_on_path()
-    from conformance.replay_blob import ReplayBlob
+    from conformance.replay_word import unpack
     from conformance.runtime_names import device_of
 
-    interpret_kernels(device_of(ReplayBlob.decode(blob).spec.runtime))
+    interpret_kernels(device_of(unpack(blob)["spec"]["runtime"]))
     from conformance.replay import replay as run_again
 
     with tempfile.TemporaryDirectory(prefix="vskipper-") as folder:

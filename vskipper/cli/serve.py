@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from vskipper.cli.certify import parse_settings
+from vskipper.cli.settings import parse_settings
+from vskipper.cli.values import MOST_SEED, filled, filled_path, policy_name, whole
 from vskipper.errors import InputError
 
 # everything that this command does not know is the server's
@@ -19,22 +20,42 @@ def serve(
     context: typer.Context,
     model: Annotated[
         str,
-        typer.Argument(metavar="MODEL", help="What SGLang takes, or smollm2, or one of {tiny,small}-{llama,qwen3}."),
+        typer.Argument(
+            metavar="MODEL",
+            callback=filled,
+            help="What SGLang takes, or smollm2, or one of {tiny,small}-{llama,qwen3}.",
+        ),
     ],
-    policy: Annotated[str | None, typer.Option(metavar="POLICY", help="A name, or package.module:Class.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="POLICY", callback=policy_name, help="A name, or package.module:Class.")
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the policy; repeatable.")
     ] = None,
     delta: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Router and projector tensors for the model.")
+        str | None, typer.Option(metavar="FILE", callback=filled, help="Router and projector tensors for the model.")
     ] = None,
-    mode: Annotated[str | None, typer.Option(help="dense, routed or by-request.  [default: routed]")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of mode by-request.  [default: 0]")] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(metavar="MODE", callback=filled, help="dense, routed or by-request.  [default: routed]"),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", parser=str, callback=whole(0, MOST_SEED), help="Seed of mode by-request.  [default: 0]"
+        ),
+    ] = None,
     routed_layers: Annotated[
-        str | None, typer.Option(metavar="LAYERS", help="Where the policy decides, as 16-31 or 4,6,8.")
+        str | None, typer.Option(metavar="LAYERS", callback=filled, help="Where the policy decides, as 16-31 or 4,6,8.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The same as JSON; beside it, an option may add but not differ.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            parser=str,
+            callback=filled_path,
+            help="The same as JSON; beside it, an option may add but not differ.",
+        ),
     ] = None,
 ) -> int:
     """Serve MODEL with a policy; every other argument is SGLang's, as `python -m sglang.launch_server` takes it.
@@ -46,12 +67,15 @@ def serve(
     from vskipper.sglang.launch.command import check_device, check_model, server_command, server_environment
     from vskipper.sglang.launch.config import engine_config
     from vskipper.sglang.launch.endpoint import Endpoint
+    from vskipper.sglang.launch.policy import check_policy
     from vskipper.sglang.launch.process import run_server
+    from vskipper.sglang.launch.typed import refuse_typed
 
     if model.startswith("-"):
         raise InputError("model", where="vskipper serve", got=model, expected="MODEL before SGLang's arguments")
     check_model(model)
     arguments = ServerArguments.read(context.args)
+    refuse_typed(context.args)
     options = {"policy": policy, "delta": delta, "mode": mode, "seed": seed, "routed_layers": _layers(routed_layers)}
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if settings:
@@ -61,6 +85,7 @@ def serve(
     environment = server_environment(asked, context.args)
     endpoint.check_free()
     check_device(arguments)
+    check_policy(asked, model, arguments.overrides)
 
     def ready() -> None:
         endpoint.confirm(asked)

@@ -40,13 +40,15 @@ def run_suite(request: Path, work_dir: Path) -> Generator[dict[str, Any], None, 
     The log lies in work_dir; what an error still needs of it is kept in a temporary file.
     """
     log = work_dir / LOG
-    with log.open("w", encoding="utf-8") as sink, _started(request, work_dir, sink) as process:
+    # unbuffered: what a full disk does not take would be tried once more when the file is closed
+    with log.open("wb", buffering=0) as sink, _started(request, work_dir, sink) as process:
         assert process.stdout is not None
         for line in process.stdout:
             event = _event(line)
             if event is None:
-                sink.write(line)
-                sink.flush()
+                # a log that is cut short costs no run
+                with suppress(OSError):
+                    sink.write(line.encode())
                 continue
             if event["event"] == "error":
                 raise _input_error(event, log)
@@ -58,7 +60,7 @@ def run_suite(request: Path, work_dir: Path) -> Generator[dict[str, Any], None, 
 
 
 @contextmanager
-def _started(request: Path, work_dir: Path, sink: IO[str]) -> Iterator[subprocess.Popen[str]]:
+def _started(request: Path, work_dir: Path, sink: IO[bytes]) -> Iterator[subprocess.Popen[str]]:
     """The process, in a group of its own, so that whoever interrupts leaves no worker behind."""
     process = subprocess.Popen(
         [sys.executable, "-m", RUNNER, str(request)],
@@ -98,7 +100,9 @@ def _input_error(event: dict[str, Any], log: Path) -> InputError:
 
 
 def _kept(log: Path) -> Path:
-    """A copy that outlives the work folder."""
+    """A copy that outlives the work folder; as much of it as the disk takes."""
     handle, name = tempfile.mkstemp(prefix="vskipper-", suffix=".log")
     os.close(handle)
-    return Path(shutil.copyfile(log, name))
+    with suppress(OSError):
+        shutil.copyfile(log, name)
+    return Path(name)

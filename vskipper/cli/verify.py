@@ -8,11 +8,15 @@ from typing import Annotated
 
 import typer
 
+from vskipper.cli.values import filled_path
 from vskipper.suite import put_on_path
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that vskipper certify wrote.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", parser=str, callback=filled_path, help="A folder that vskipper certify wrote."),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
 ) -> int:
     """Re-check a certificate. Exit code 0 when it holds, 1 when it is refused, 2 when it is none or cannot be read.

@@ -14,6 +14,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from vskipper.errors import InputError
+from vskipper.files import openable
 
 MANIFEST = "vskipper.json"
 
@@ -52,7 +53,7 @@ def ensure(folder: Path, recipe: str, build: Callable[[Path], None], *, owned: b
 def is_whole(folder: Path, recipe: str) -> bool:
     """Whether the folder holds every byte that `recipe` built."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
+        manifest = json.loads(openable(folder / MANIFEST).read_text())
         files = dict(manifest["files"])
         return bool(manifest["recipe"] == recipe) and all(_digest(folder / name) == files[name] for name in files)
     except (OSError, ValueError, KeyError, TypeError):
@@ -90,5 +91,5 @@ def _make_readable(stage: Path) -> None:
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
+    with openable(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

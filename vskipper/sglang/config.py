@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from vskipper.errors import InputError
+from vskipper.files import openable
 
 VARIABLE: Final = "VSKIPPER_CONFIG"
 Mode = Literal["dense", "routed", "by-request"]
@@ -84,6 +85,7 @@ def read_object(text: str, where: str, what: str = "plugin configuration") -> di
 
 def read_text(file: Path, what: str) -> str:
     """What a JSON file holds; raises InputError, of `what`, for one that cannot be read."""
+    openable(file, "a readable JSON file")
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 from vskipper.checkpoint.config import shown
 from vskipper.errors import InputError
-from vskipper.sglang.checks.table import ARCHITECTURES, QUANTISATION_KEYS, REFUSALS, REFUSED_VARIABLES
+from vskipper.sglang.checks.table import ARCHITECTURES, QUANTISATION_KEYS, REFUSALS, REFUSED_VARIABLES, Refusal
 
 
 def refuse_unsupported(server_args: Any, model_config: Mapping[str, Any]) -> None:
@@ -22,11 +22,15 @@ def refuse_unsupported(server_args: Any, model_config: Mapping[str, Any]) -> Non
 def refuse_arguments(server_args: Any) -> None:
     """The arguments alone, also before they are resolved; raises InputError for the first that asks for too much."""
     for row in REFUSALS:
-        value = getattr(server_args, row.attribute, None)
-        if row.is_on(value) and not row.allowed():
-            got = "on" if value is True else value if isinstance(value, str | int | float) else shown(value)
-            raise InputError(f"{row.feature} is not supported", where=row.argument, got=got, expected=row.expected)
+        refuse_value(row, getattr(server_args, row.attribute, None))
     refuse_variables()
+
+
+def refuse_value(row: Refusal, value: Any) -> None:
+    """Raises InputError where this value of the row's argument asks for what this SGLang does not make safe."""
+    if row.is_on(value) and not (row.allowed and row.allowed()):
+        got = "on" if value is True else value if isinstance(value, str | int | float) else shown(value)
+        raise InputError(f"{row.feature} is not supported", where=row.argument, got=got, expected=row.expected)
 
 
 def refuse_variables() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from vskipper.files import check_folder
 from vskipper.sglang.checks import gpu
-from vskipper.sglang.checks.refusals import refuse_unsupported
+from vskipper.sglang.checks.refusals import refuse_arguments, refuse_unsupported
 from vskipper.sglang.config import EngineConfig
 from vskipper.sglang.policy import open_policy
 from vskipper.sglang.seams import server_args
@@ -15,7 +17,14 @@ from vskipper.sglang.seams import server_args
 
 def install_checks(config: EngineConfig) -> None:
     """Have every resolved set of server arguments checked against what vSkipper serves and what the policy needs."""
-    server_args.install(lambda resolved: check(config, resolved))
+    server_args.install(lambda resolved: check(config, resolved), before=check_given)
+
+
+def check_given(given: Any) -> None:
+    """given: the arguments before the engine has looked at the model. Raises InputError for one that is not served, and
+    for a model whose files the engine would never have read."""
+    refuse_arguments(given)
+    check_folder(Path(given.model_path))
 
 
 def check(config: EngineConfig, resolved: Any) -> None:

@@ -11,13 +11,15 @@ from typing import Any, Final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """feature: what is refused. attribute: the field of SGLang's ServerArgs. is_on: whether a value of it asks for the
-    feature. expected: what to give instead. allowed: whether this SGLang makes the feature safe, asked only when on."""
+    feature. expected: what to give instead. allowed: whether this SGLang makes the feature safe, asked only when on;
+    None where no version does. aliases: other ways to type the argument."""
 
     feature: str
     attribute: str
     is_on: Callable[[Any], bool]
     expected: str
-    allowed: Callable[[], bool] = lambda: False
+    allowed: Callable[[], bool] | None = None
+    aliases: tuple[str, ...] = ()
 
     @property
     def argument(self) -> str:
@@ -51,13 +53,26 @@ def _keys_carry_namespace() -> bool:
 
 
 def _sizes(feature: str, *attributes: str) -> list[Refusal]:
-    return [Refusal(feature=feature, attribute=name, is_on=_above_one, expected="1") for name in attributes]
+    return [
+        Refusal(feature=feature, attribute=name, is_on=_above_one, expected="1", aliases=_SPELT.get(name, ()))
+        for name in attributes
+    ]
 
 
 def _options(feature: str, *attributes: str) -> list[Refusal]:
     return [Refusal(feature=feature, attribute=name, is_on=_given, expected="not given") for name in attributes]
 
 
+# --tp as an abbreviation, which SGLang's parser takes
+_SPELT: Final = {
+    "tp_size": ("--tensor-parallel-size", "--tp"),
+    "pp_size": ("--pipeline-parallel-size",),
+    "ep_size": ("--expert-parallel-size", "--ep"),
+    "attn_dp_size": ("--attention-data-parallel-size",),
+    "attn_cp_size": ("--attention-context-parallel-size",),
+    "moe_dp_size": ("--moe-data-parallel-size",),
+    "dcp_size": ("--decode-context-parallel-size",),
+}
 REFUSALS: Final = (
     *_sizes("pipeline parallelism", "pp_size"),
     *_options("data-parallel attention", "enable_dp_attention"),

@@ -22,6 +22,7 @@ class ServerArguments:
     on_cpu: bool
     page_size: int
     attention_backend: str | None
+    overrides: str | None
 
     @classmethod
     def read(cls, arguments: Sequence[str]) -> ServerArguments:
@@ -46,6 +47,7 @@ class ServerArguments:
             on_cpu=given.device is not None and given.device.partition(":")[0] == "cpu",
             page_size=given.page_size,
             attention_backend=given.attention_backend,
+            overrides=given.json_model_override_args,
         )
 
 

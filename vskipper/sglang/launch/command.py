@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Final
 import torch
 
 from vskipper.errors import InputError
+from vskipper.files import check_folder
 from vskipper.models import KNOWN, resolve
 from vskipper.sglang.config import VARIABLE, EngineConfig, read_object, read_text
 from vskipper.sglang.cpu import stand_in_environment
@@ -24,6 +26,8 @@ from vskipper.sglang.plugin import MODEL_PACKAGE, MODELS
 GROUP: Final = "sglang.srt.plugins"
 NAME: Final = "vskipper"
 FILTER: Final = "SGLANG_PLUGINS"
+# no path: neither may begin with a dot
+HUB_NAME: Final = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 # the entry point of a vSkipper that is run where it lies, without having been installed
 ENTRY_POINT: Final = Path(__file__).resolve().parents[1] / "entry_point"
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -43,17 +47,18 @@ def server_command(model: str, arguments: Sequence[str]) -> list[str]:
 
 
 def check_model(model: str) -> None:
-    """Raises InputError for what can only be a folder, and is none that holds a model. A name that may be one of a
-    model hub's is SGLang's to look up."""
+    """Raises InputError for what is neither a folder that holds a model nor a name that this project or a model hub may
+    have; the hub's, and addresses, are SGLang's to look up."""
     folder = Path(model)
-    if model in KNOWN or not (folder.exists() or folder.is_absolute() or model.startswith(".")):
+    if model in KNOWN or (not folder.exists() and (HUB_NAME.fullmatch(model) or "://" in model)):
         return
-    if not (folder / "config.json").is_file():
-        got = "a folder without config.json" if folder.is_dir() else "no such folder"
-        raise InputError(
-            "model", where=model, got=got, expected=f"a model's folder, a hub's name or {', '.join(KNOWN)}"
-        )
     config = folder / "config.json"
+    if not config.exists():
+        other = "a file, no folder" if folder.exists() else "no such folder"
+        got = "a folder without config.json" if folder.is_dir() else other
+        expected = f"a model's folder, a hub's owner/name or {', '.join(KNOWN)}"
+        raise InputError("model", where=model, got=got, expected=expected)
+    check_folder(folder)
     read_object(read_text(config, "model"), str(config), "model")
 
 

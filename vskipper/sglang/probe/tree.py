@@ -12,6 +12,7 @@ from zipfile import BadZipFile, ZipFile
 from zlib import error as ZlibError
 
 from vskipper.errors import InputError
+from vskipper.files import openable, other_kind
 from vskipper.sglang.probe.source import Absent, Definition, Source
 
 UNKNOWN_VERSION: Final = "unknown"
@@ -67,7 +68,8 @@ def open_tree(path: Path) -> Tree:
     if path.is_file():
         return _wheel(path)
     if not path.is_dir():
-        raise InputError("no SGLang", where=path, got="no such path", expected=_EXPECTED)
+        got = other_kind(path) or "no such path"
+        raise InputError("no SGLang", where=path, got=got, expected=_EXPECTED)
     package = next((each for each in (path / PACKAGE, path) if (each / _MARK).is_file()), None)
     if package is None:
         raise InputError("no SGLang", where=path, got=f"no {PACKAGE}/{_MARK}", expected=_EXPECTED)
@@ -77,7 +79,7 @@ def open_tree(path: Path) -> Tree:
 
 def _file(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return openable(path).read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -86,7 +88,7 @@ def _file(path: Path) -> bytes | None:
 
 def _folder_metadata(root: Path) -> str | None:
     found = sorted(root.glob(f"{PACKAGE}-*.dist-info/METADATA"))
-    return found[0].read_text(errors="replace") if len(found) == 1 else None
+    return openable(found[0]).read_text(errors="replace") if len(found) == 1 else None
 
 
 def _wheel(path: Path) -> Tree:

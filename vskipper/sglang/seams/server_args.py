@@ -16,8 +16,8 @@ _STEP: Final = "resolve_once"
 _DONE: Final = "_resolution_finished"
 
 
-def install(check: Callable[[Any], None]) -> None:
-    """Have `check` called with all arguments once they are resolved. Those the user gave are checked before, so that no
+def install(check: Callable[[Any], None], *, before: Callable[[Any], None] = refuse_arguments) -> None:
+    """Have `check` called with all arguments once they are resolved, and `before` with those the user gave, so that no
     complaint of the engine's about a refused feature comes first. What either refuses (InputError) ends the process:
     one line on standard error, SystemExit(2). A second call replaces the first."""
     from sglang.srt.server_args import ServerArgs
@@ -26,7 +26,7 @@ def install(check: Callable[[Any], None]) -> None:
         if getattr(self, _DONE, False):
             return original(self, *arguments, **keywords)
         try:
-            refuse_arguments(self)
+            before(self)
             result = original(self, *arguments, **keywords)
             check(resolved(self))
         except InputError as error:
