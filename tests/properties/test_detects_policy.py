@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from conformance.subjects import SubjectSpec, build_subject
-from properties.core.policy_rows import rows_cases
+from properties.core.policy_cases import rows_cases
 from properties.registry import by_id
 from properties.run import run_property
 from tests.properties.tiny_subject import subject_of
