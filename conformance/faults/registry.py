@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from conformance.faults.core import branches, cohorts, evidence, gate, inputs, kernels, kv, maps, padding, policies
+from conformance.faults.core import (
+    branches,
+    cohorts,
+    evidence,
+    gate,
+    inputs,
+    kernels,
+    kv,
+    maps,
+    padding,
+    policies,
+    policy_sizes,
+    policy_state,
+)
 from conformance.faults.fault import Fault
 from conformance.faults.graph import attention, captured, frozen, kept, replayed
 from conformance.faults.graph import rows as rows_of_replay
@@ -13,7 +26,10 @@ from vskipper.errors import InputError
 
 FAULTS: tuple[Fault, ...] = tuple(
     fault
-    for area in (kv, cohorts, maps, padding, branches, gate, evidence, kernels, policies, inputs)
+    for area in (
+        *(kv, cohorts, maps, padding, branches, gate, evidence, kernels),
+        *(policies, policy_sizes, policy_state, inputs),
+    )
     for fault in area.FAULTS
 )
 LIFECYCLE_FAULTS: tuple[Fault, ...] = tuple(

@@ -60,11 +60,13 @@ def _within_rows(lengths: list[int]) -> list[int]:
 
 
 def _starts(first: int, last: int) -> SearchStrategy[int]:
-    """Near the beginning, anywhere, and around each power of two."""
+    """Near the beginning, anywhere, around each power of two, and as late as can be."""
     powers = [1 << bit for bit in range(last.bit_length())]
-    edges = {power + step for power in powers for step in (-1, 0)} | {last}
-    choices = [[start for start in values if first <= start <= last] for values in (NEAR, sorted(edges))]
-    return st.one_of(st.sampled_from(choices[0] or [first]), st.integers(first, last), st.sampled_from(choices[1]))
+    edges = {power + step for power in powers for step in (-1, 0)}
+    near, around = (
+        [start for start in values if first <= start <= last] or [first] for values in (NEAR, sorted(edges))
+    )
+    return st.one_of(st.sampled_from(near), st.integers(first, last), st.sampled_from(around), st.just(last))
 
 
 def _decode(draw: DrawFn, start: int, phases: frozenset[Phase]) -> bool:

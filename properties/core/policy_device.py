@@ -20,10 +20,11 @@ def check_on_device(subject: Subject, case: RowsCase) -> None:
     batch = batch_of_rows(subject, case, rows, case.padding)
     x = streams(subject, case, layers[0], rows, case.padding)
     try:
+        # first, since it takes back what is written
+        find_written_tensors(policy, batch, x, layers, subject.given, name)
         find_synchronisation(policy, batch, x, layers, name)
         find_python_state(policy, batch, x, layers, name)
         find_process_state(policy, batch, x, layers, name)
-        find_written_tensors(policy, batch, x, layers, subject.given, name)
     except PolicyError as error:
         raise violation_of_policy(error) from error
     subject.seen["watched_passes"] += 1

@@ -66,9 +66,12 @@ def check_deterministic(subject: Subject, case: RowsCase) -> None:
 
 
 def check_batch_invariant(subject: Subject, case: RowsCase) -> None:
-    """Rows alone, and all of them in another order before padding rows."""
+    """Rows alone, all of them in another order before padding rows, and every second among rows that run dense."""
     policy = subject.make_policy(subject.model.dtype)
     crowd = ask(policy, subject, case, range(case.rows), 0)
+    for dense in (frozenset(case.order[start::2]) for start in (0, 1) if case.rows > 1):
+        among = ask(policy, subject, case, case.order, case.padding, dense=dense)
+        _compare(subject, "batch_invariant", "depends_on_batch", crowd, among, dense_rows=len(dense))
     for rows, padding in [((row,), 0) for row in spread(range(case.rows), ALONE)] + [(case.order, case.padding)]:
         _compare(subject, "batch_invariant", "depends_on_batch", crowd, ask(policy, subject, case, rows, padding))
     subject.seen["neighbours"] += case.rows - 1

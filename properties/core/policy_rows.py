@@ -15,6 +15,7 @@ from properties.case import RowsCase
 from properties.property import Subject
 from properties.row_batch import row_batch
 from properties.values import hidden_values
+from vskipper.execution.routed_pass import hide
 from vskipper.policy import Route, RowBatch
 from vskipper.validate import CheckedPolicy
 
@@ -80,11 +81,23 @@ def _stream(seed: int, hidden: int) -> Tensor:
     return hidden_values(seed, hidden)
 
 
-def ask(policy: Any, subject: Subject, case: RowsCase, rows: Sequence[int], padding: int, **changed: Any) -> Decisions:
-    """One pass of `rows` through every routed layer; the decision of each (layer, row). Raises PolicyError for whatever
-    a hook raises or gets wrong."""
+def ask(
+    policy: Any,
+    subject: Subject,
+    case: RowsCase,
+    rows: Sequence[int],
+    padding: int,
+    *,
+    dense: frozenset[int] = frozenset(),
+    **changed: Any,
+) -> Decisions:
+    """One pass of `rows` through every routed layer; the decision of each (layer, row) but for the rows `dense`, which
+    are those of dense requests. Raises PolicyError for whatever a hook raises or gets wrong."""
     policy = CheckedPolicy(policy, subject.policy_name)
-    state = policy.begin(batch_of_rows(subject, case, rows, padding, **changed))
+    batch = batch_of_rows(subject, case, rows, padding, **changed)
+    if dense:
+        batch = hide(batch, torch.tensor([row in dense for row in rows] + [False] * padding))
+    state = policy.begin(batch)
     found: dict[tuple[int, int], Decision] = {}
     for layer in subject.model.routed_layers:
         x = streams(subject, case, layer, rows, padding)
@@ -93,6 +106,8 @@ def ask(policy: Any, subject: Subject, case: RowsCase, rows: Sequence[int], padd
         if second is not None:
             route = second(layer, x, state)
         for index, row in enumerate(rows):
+            if row in dense:
+                continue
             w = None if route.weights is None else float(route.weights[index])
             found[layer, row] = Decision(action=int(route.actions[index]), w=w)
     return found
