@@ -41,8 +41,12 @@ class Timing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyCapabilities:
-    """What the policy promises. Clause POL-1 tests each promise; a runtime refuses what it cannot serve.
+    """What the policy promises. Clause POL-1 tests actions, phases, gate modes, deterministic, the invariances and
+    prefix_determined; timing, request_state_bytes and tolerates_dense_prefix are taken at the policy's word.
 
+    phases: of which it decides rows; those of another run dense, and are padding to it.
+    deterministic: the same pass gets the same decisions. Without it, nothing is asked of batch_invariant and
+    chunk_invariant, nor are the routes of the model held against the policy's.
     prefix_determined: routes follow from the row's own prefix of tokens alone, so prefixes may be shared.
     tolerates_dense_prefix: a request that was prefilled dense may go on routed.
     """
@@ -66,7 +70,8 @@ class RowBatch:
     """The rows of one pass, each tensor [rows] on the device.
 
     request_keys: int64, the 8-byte BLAKE2b digest of the request id, read little-endian and reinterpreted as signed.
-    positions, token_ids: int64. phases: int8 codes of Phase. valid: bool, False for padding rows.
+    positions, token_ids: int64. phases: int8 codes of Phase. valid: bool, False for padding rows, which stand at the
+    end, or anywhere where they are rows of requests that run dense. To be read and not written, in every hook.
     """
 
     request_keys: Tensor
@@ -122,7 +127,8 @@ class PolicyContext:
 
 @runtime_checkable
 class SkipPolicy(Protocol):
-    """Three hooks, all on the device: no synchronisation, no Python state that changes from step to step.
+    """Three hooks, all on the device: no synchronisation, no Python state that changes from step to step, nothing
+    changed that the process shares or that is in the context's tensors.
 
     A policy is made by `factory(context: PolicyContext, **settings)`; a class with such a constructor is one.
     `project` may be absent where capabilities.needs_projector is False: a PROJECT_ONLY row then adds nothing.
@@ -141,4 +147,5 @@ class SkipPolicy(Protocol):
         """Decide for every row from x [rows, hidden], the output of this layer's input norm."""
 
     def project(self, layer: int, y: Tensor, state: Any) -> Tensor:
-        """The projector, row by row, on y [n, hidden], the output of the post-attention norm; unscaled."""
+        """The projector, row by row, on y [n, hidden], the output of the post-attention norm; unscaled. n is at least
+        1 and need not be the number of rows that skip: others, padding among them, may be projected for nothing."""
