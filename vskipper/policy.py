@@ -41,8 +41,9 @@ class Timing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyCapabilities:
-    """What the policy promises. Clause POL-1 tests actions, phases, gate modes, deterministic, the invariances and
-    prefix_determined; timing, request_state_bytes and tolerates_dense_prefix are taken at the policy's word.
+    """What the policy promises; a runtime refuses what it cannot serve. Clause POL-1 tests actions, phases, gate modes,
+    deterministic, the invariances and prefix_determined; timing, request_state_bytes and tolerates_dense_prefix are
+    taken at the policy's word.
 
     phases: of which it decides rows; those of another run dense, and are padding to it.
     deterministic: the same pass gets the same decisions. Without it, nothing is asked of batch_invariant and
