@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from conformance.runtime_names import CUDA, ENGINE, RUNTIMES, SERVER, device_of
 from properties.property import Subject
@@ -60,7 +61,9 @@ def build_subject(spec: SubjectSpec) -> Subject:
     """Raises InputError for whatever is wrong with the model, the delta, the policy or its settings."""
     runtime = open_runtime(spec.runtime, spec.attention_backend, spec.dtype)
     model, _ = open_model(spec.model, spec.delta, dtype_of(spec.dtype))
-    make_policy = _policy_maker(spec.model, spec.delta, spec.policy, json.dumps(dict(spec.settings), sort_keys=True))
+    make_policy, given = _policy_maker(
+        spec.model, spec.delta, spec.policy, json.dumps(dict(spec.settings), sort_keys=True)
+    )
     make_policy(model.dtype, runtime.capabilities.device)
     return Subject(
         runtime=runtime,
@@ -68,12 +71,16 @@ def build_subject(spec: SubjectSpec) -> Subject:
         make_policy=make_policy,
         policy_name=spec.policy,
         seen=Counter(),
+        given=given,
     )
 
 
 @cache
-def _policy_maker(name: str, delta: str | None, policy: str, settings: str) -> Callable[..., SkipPolicy]:
-    """One maker for equal names: what is remembered of a policy, its oracle above all, serves every subject like it."""
+def _policy_maker(
+    name: str, delta: str | None, policy: str, settings: str
+) -> tuple[Callable[..., SkipPolicy], Mapping[str, Tensor]]:
+    """One maker for equal names: what is remembered of a policy, its oracle above all, serves every subject like it.
+    With it, the checkpoint's tensors that it gives the policy."""
     model, checkpoint = open_model(name, delta)
 
     @cache
@@ -81,7 +88,7 @@ def _policy_maker(name: str, delta: str | None, policy: str, settings: str) -> C
         context = policy_context(checkpoint, dtype=dtype, device=device, routed_layers=model.routed_layers)
         return load_policy(policy, context, json.loads(settings))
 
-    return make_policy
+    return make_policy, checkpoint.router_tensors
 
 
 @lru_cache(maxsize=8)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hypothesis.strategies import SearchStrategy
+from torch import Tensor
 
 from properties.runtime import Model, Runtime
 
@@ -17,7 +18,7 @@ Compares = Literal["margin", "bits", "either"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """What is being certified. make_policy(dtype, device) builds the policy on the model, on a CPU unless told
-    otherwise; fixture projector and gate included.
+    otherwise; fixture projector and gate included. given: the checkpoint's tensors that it was built with.
     seen: vacuity counters, raised by checks as interesting cases occur."""
 
     runtime: Runtime
@@ -25,6 +26,7 @@ class Subject:
     make_policy: Callable[..., Any]
     policy_name: str
     seen: Counter[str]
+    given: Mapping[str, Tensor] = field(default_factory=dict)
 
     def served_policy(self) -> Any:
         """The policy as the runtime is given it."""

@@ -17,7 +17,8 @@ from properties.core.map_fresh import MAP_FRESH
 from properties.core.map_invariance import MAP_BATCH, MAP_LAYOUT, MAP_ROW_ORDER
 from properties.core.model import MODEL_ALL_RUN, MODEL_OUTPUTS, MODEL_ROUTES
 from properties.core.padding import PAD_INERT
-from properties.core.policy_hooks import POLICY_DECLARED, POLICY_ON_DEVICE
+from properties.core.policy_device import POLICY_ON_DEVICE
+from properties.core.policy_hooks import POLICY_DECLARED
 from properties.core.policy_promises import (
     POLICY_BATCH_INVARIANT,
     POLICY_CHUNK_INVARIANT,

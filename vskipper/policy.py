@@ -44,10 +44,11 @@ class PolicyCapabilities:
     """What the policy declares. A field of the wrong type is refused when the policy is made.
 
     actions, gate_modes: all that its routes hold; checked in every result (clause POL-1).
-    phases: those it decides in; the rows of others run dense.
+    phases: those it decides in; the rows of others run dense, and are padding to it.
     timing: when a decision is known. Recorded only, but for mid_layer, which goes with route_mlp.
     needs_router, needs_projector: the checkpoint must have router tensors; the hook `project` must be there, and runs.
-    deterministic, batch_invariant, chunk_invariant: promises that clause POL-1 tests.
+    deterministic, batch_invariant, chunk_invariant: promises that clause POL-1 tests. Without the first, nothing is
+    asked of the others, nor are the routes of the model held against the policy's.
     prefix_determined: routes follow from the row's own prefix of tokens alone, so prefixes may be shared; tested too.
     request_state_bytes: what a request's state takes. Recorded only.
     tolerates_dense_prefix: a request that was prefilled dense may go on routed. Taken at its word.
@@ -72,7 +73,8 @@ class RowBatch:
     """The rows of one pass, each tensor [rows] on the device.
 
     request_keys: int64, the 8-byte BLAKE2b digest of the request id, read little-endian and reinterpreted as signed.
-    positions, token_ids: int64. phases: int8 codes of Phase. valid: bool, False for padding rows.
+    positions, token_ids: int64. phases: int8 codes of Phase. valid: bool, False for padding rows, which stand at the
+    end, or anywhere where they are rows of requests that run dense. To be read and not written, in every hook.
     """
 
     request_keys: Tensor
@@ -128,7 +130,8 @@ class PolicyContext:
 
 @runtime_checkable
 class SkipPolicy(Protocol):
-    """Three hooks, all on the device: no synchronisation, no Python state that changes from step to step.
+    """Three hooks, all on the device: no synchronisation, no Python state that changes from step to step, nothing
+    changed that the process shares or that is in the context's tensors.
 
     A policy is made by `factory(context: PolicyContext, **settings)`; a class with such a constructor is one.
     `project` may be absent where capabilities.needs_projector is False: a PROJECT_ONLY row then adds nothing.
@@ -147,4 +150,5 @@ class SkipPolicy(Protocol):
         """Decide for every row from x [rows, hidden], the output of this layer's input norm."""
 
     def project(self, layer: int, y: Tensor, state: Any) -> Tensor:
-        """The projector, row by row, on y [n, hidden], the output of the post-attention norm; unscaled."""
+        """The projector, row by row, on y [n, hidden], the output of the post-attention norm; unscaled. n is at least
+        1 and need not be the number of rows that skip: others, padding among them, may be projected for nothing."""

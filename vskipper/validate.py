@@ -20,11 +20,12 @@ _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedState:
-    """A pass: the policy's own state, the rows that count (valid [rows]), and by layer whether each one's attention
-    runs, as route decided."""
+    """A pass: the policy's own state, the rows that count (valid [rows]), the tensors of its RowBatch, and by layer
+    whether each one's attention runs, as route decided."""
 
     inner: Any
     valid: Tensor
+    given: list[Tensor]
     attention: dict[int, Tensor] = field(default_factory=dict)
 
 
@@ -45,10 +46,10 @@ class CheckedPolicy:
     def begin(self, batch: RowBatch) -> CheckedState:
         valid = batch.valid.clone()
         inputs = [getattr(batch, item.name) for item in fields(batch)]
-        return CheckedState(inner=self._call_unwritten("begin", inputs, batch), valid=valid)
+        return CheckedState(inner=self._call_unwritten("begin", inputs, batch), valid=valid, given=inputs)
 
     def route(self, layer: int, x: Tensor, state: CheckedState) -> Route:
-        route: Route = self._call_unwritten("route", [x], layer, x, state.inner)
+        route: Route = self._call_unwritten("route", [x, *state.given], layer, x, state.inner)
         with self._looking_at("route", layer):
             self._check_route("route", route, layer, x, state)
             state.attention[layer] = route.actions & ATTENTION_BIT
@@ -58,13 +59,13 @@ class CheckedPolicy:
         """Zeros where the policy has no projector."""
         if not hasattr(self.wrapped, "project"):
             return torch.zeros_like(y)
-        projected: Tensor = self._call_unwritten("project", [y], layer, y, state.inner)
+        projected: Tensor = self._call_unwritten("project", [y, *state.given], layer, y, state.inner)
         with self._looking_at("project", layer):
             self._check_tensor("project", f"layer {layer}, result", projected, y.dtype, y)
         return projected
 
     def _route_mlp(self, layer: int, y: Tensor, state: CheckedState) -> Route:
-        route: Route = self._call_unwritten("route_mlp", [y], layer, y, state.inner)
+        route: Route = self._call_unwritten("route_mlp", [y, *state.given], layer, y, state.inner)
         with self._looking_at("route_mlp", layer):
             self._check_route("route_mlp", route, layer, y, state)
             self._check_attention_bit(layer, state.attention[layer], route.actions & ATTENTION_BIT, state.valid)
@@ -120,10 +121,11 @@ class CheckedPolicy:
 
     def _call_unwritten(self, hook: str, inputs: list[Tensor], *arguments: Any) -> Any:
         """Call a hook that may read `inputs` but not write into them."""
-        before = [tensor.clone() for tensor in inputs] if self._values else []
+        looked_at = [tensor for tensor in inputs if self._values and tensor.device.type == "cpu"]
+        before = [tensor.clone() for tensor in looked_at]
         result = self._call(hook, *arguments)
-        for old, new in zip(before, inputs[: len(before)], strict=True):
-            if new.device.type == "cpu" and not same_bits(old, new):
+        for old, new in zip(before, looked_at, strict=True):
+            if not same_bits(old, new):
                 self._refuse(hook, "writes into its input", "other values than it was given", "an input left as it was")
         return result
 
@@ -181,8 +183,12 @@ def same_bits(one: Tensor, two: Tensor) -> bool:
     """Whether shape, dtype and every bit are equal; NaN equals itself."""
     if one.shape != two.shape or one.dtype != two.dtype:
         return False
-    bits = _BITS[one.element_size()]
-    return torch.equal(one.view(bits), two.view(bits))
+    return torch.equal(bits_of(one), bits_of(two))
+
+
+def bits_of(tensor: Tensor) -> Tensor:
+    """The same memory as integers."""
+    return tensor.view(_BITS[tensor.element_size()])
 
 
 def hook_error(policy: SkipPolicy, name: str, hook: str, error: BaseException) -> PolicyError:

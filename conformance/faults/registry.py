@@ -15,6 +15,8 @@ from conformance.faults.core import (
     maps,
     padding,
     policies,
+    policy_sizes,
+    policy_state,
     wide,
 )
 from conformance.faults.fault import Fault
@@ -25,7 +27,10 @@ from vskipper.errors import InputError
 
 FAULTS: tuple[Fault, ...] = tuple(
     fault
-    for area in (kv, cohorts, maps, padding, branches, gate, evidence, kernels, policies, inputs, wide)
+    for area in (
+        *(kv, cohorts, maps, padding, branches, gate, evidence, kernels, wide),
+        *(policies, policy_sizes, policy_state, inputs),
+    )
     for fault in area.FAULTS
 )
 LIFECYCLE_FAULTS: tuple[Fault, ...] = tuple(

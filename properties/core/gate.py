@@ -14,7 +14,8 @@ from properties import margin
 from properties.batch import bounds_of, schedules
 from properties.case import RowsCase, ScheduleCase
 from properties.compare import Envelope, row_errors
-from properties.core.policy_rows import batch_of_rows, rows_cases, streams
+from properties.core.policy_cases import rows_cases
+from properties.core.policy_rows import batch_of_rows, streams
 from properties.drive import run
 from properties.facts import place
 from properties.oracle import Pass, flexidepth_like, oracle_of

@@ -12,6 +12,7 @@ from properties.core.all_run import all_run_cases
 from properties.core.all_run import check as check_all_run
 from properties.core.gate import check_route, gates
 from properties.core.kv_values import check_kv
+from properties.core.policy_promises import declares
 from properties.core.sem import check_result
 from properties.drive import run, unscaled
 from properties.oracle import flexidepth_like, oracle_of
@@ -19,18 +20,49 @@ from properties.property import Property, Subject
 from properties.row_batch import batch_of
 from properties.violation import Violation
 from reference.norm import rms_norm
+from reference.plan import Chunk
 from vskipper.action import ATTENTION_BIT, MLP_BIT
-from vskipper.policy import Route
+from vskipper.policy import Phase, Route
 
 
 def _bounds(subject: Subject) -> Bounds:
-    """Small, since the oracle runs a real model row by row, twice; two requests, so that a pass has rows to group."""
+    """Small, since the oracle runs a real model row by row, twice; two requests, so that a pass has rows to group. The
+    policy sees rows of the phases that it declares alone: serving runs the others dense."""
     bounds = bounds_of(subject.model, subject.runtime.capabilities)
-    return replace(bounds, requests=(2, 2), chunk=3, chunks=1, decodes=1, steps=2, latest_arrival=0)
+    chunks = 1 if Phase.PREFILL in _phases(subject) else 0
+    return replace(bounds, requests=(2, 2), chunk=3, chunks=chunks, decodes=1, steps=2, latest_arrival=0)
+
+
+def _phases(subject: Subject) -> frozenset[Phase]:
+    return frozenset(subject.make_policy(subject.model.dtype).capabilities.phases)
 
 
 def cases(subject: Subject) -> SearchStrategy[ScheduleCase]:
-    return schedules(_bounds(subject))
+    return _declared(subject, schedules(_bounds(subject)))
+
+
+def _all_run_cases(subject: Subject) -> SearchStrategy[ScheduleCase]:
+    return _declared(subject, all_run_cases(subject, _bounds(subject)))
+
+
+def _declared(subject: Subject, drawn: SearchStrategy[ScheduleCase]) -> SearchStrategy[ScheduleCase]:
+    """To a policy that declares no decode, every row is one of a prompt."""
+    return drawn if Phase.DECODE in _phases(subject) else drawn.map(_prefilled)
+
+
+def _prefilled(case: ScheduleCase) -> ScheduleCase:
+    return replace(case, steps=tuple(replace(step, chunks=tuple(map(_prompt, step.chunks))) for step in case.steps))
+
+
+def _prompt(chunk: Chunk) -> Chunk:
+    return replace(chunk, phase="prefill")
+
+
+def _unsupported_routes(subject: Subject) -> str | None:
+    """A policy is asked again, by itself, what it decided in the runtime."""
+    if not subject.runtime.capabilities.hidden_states:
+        return "hidden_states"
+    return declares("deterministic")(subject)
 
 
 def check_outputs(subject: Subject, case: ScheduleCase) -> None:
@@ -98,7 +130,7 @@ MODEL_ALL_RUN = Property(
     id="model.all_run_is_dense",
     clause="SEM-3",
     title="the model with all rows forced to RUN is the dense model",
-    cases=lambda subject: all_run_cases(subject, _bounds(subject)),
+    cases=_all_run_cases,
     check=check_all_run,
     counters=("rows", "dense_without_tape"),
     compares="either",
@@ -116,5 +148,5 @@ MODEL_ROUTES = Property(
     examples=8,
     scope="model",
     own_routes=True,
-    unsupported=lambda subject: None if subject.runtime.capabilities.hidden_states else "hidden_states",
+    unsupported=_unsupported_routes,
 )

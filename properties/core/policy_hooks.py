@@ -1,4 +1,4 @@
-"""POL-1 and POL-2: every hook returns what it declares, waits for no device and keeps no state of its own."""
+"""POL-1: every hook returns what the policy declares, and a row is projected alike in any company."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from torch import Tensor
 
 from properties.case import RowsCase
 from properties.compare import row_errors
-from properties.core.policy_rows import TIE, batch_of_rows, rows_cases, streams
+from properties.core.policy_cases import note_width, rows_cases, spread
+from properties.core.policy_rows import TIE, batch_of_rows, streams
 from properties.property import Property, Subject
 from properties.violation import Violation
 from vskipper.errors import PolicyError
 from vskipper.locate import hook_location
 from vskipper.policy import Route
 from vskipper.validate import CheckedPolicy
-from vskipper.validate_device import find_python_state, find_synchronisation
 
+# rows that are projected alone: of a wide pass some
+ALONE = 12
 _REASONS = (
     ("undeclared action", "undeclared_action"),
     ("host synchronisation", "host_synchronisation"),
     ("Python state", "python_state_changes"),
+    ("process-wide state", "process_state_changes"),
+    ("tensors it was built with", "given_tensors_written"),
     ("raised", "hook_raised"),
     ("writes into its input", "input_written"),
     ("attention bit", "attention_bit_changed"),
@@ -30,12 +34,13 @@ _REASONS = (
     ("actions", "wrong_actions"),
     ("result", "wrong_result"),
 )
+_ON_DEVICE = ("host_synchronisation", "python_state_changes", "process_state_changes")
 
 
 def violation_of_policy(error: PolicyError) -> Violation:
     """The policy's own error as a violation that names policy, hook, line, got and expected."""
     reason = next((reason for words, reason in _REASONS if words in error.what), "policy_error")
-    clause = "POL-2" if reason in ("host_synchronisation", "python_state_changes") else "POL-1"
+    clause = "POL-2" if reason in _ON_DEVICE else "POL-1"
     facts: dict[str, object] = {"policy": error.policy, "hook": error.hook, "location": error.location}
     return Violation(clause, reason, facts | {"got": error.got, "expected": error.expected})
 
@@ -52,6 +57,7 @@ def check_declared(subject: Subject, case: RowsCase) -> None:
         state = policy.begin(batch_of_rows(subject, case, rows, case.padding))
         for layer in subject.model.routed_layers:
             _check_layer(subject, case, policy, layer, state)
+        note_width(subject, case)
     except PolicyError as error:
         raise violation_of_policy(error) from error
 
@@ -64,8 +70,9 @@ def _check_layer(subject: Subject, case: RowsCase, policy: CheckedPolicy, layer:
     if second is not None:
         route = second(layer, x, state)
     subject.seen["decisions"] += route.actions.numel()
+    # with whatever rows beside its own, padding among them: a kernel of fixed size gathers that many
+    projected = policy.project(layer, streams(subject, case, layer + 256, rows, case.padding), state)[: case.rows]
     y = streams(subject, case, layer + 256, rows)
-    projected = policy.project(layer, y, state)
     _check_rows(subject, case, policy, layer, y, state, projected)
     swiglu = getattr(policy, "swiglu", None)
     if swiglu is not None:
@@ -89,7 +96,7 @@ def _check_rows(
     """A row is projected alike whichever rows are projected with it, and whichever are in its pass: a runtime groups
     rows by what they do, and hands over each group alone."""
     subject.seen["rows_in_company"] += case.rows if case.rows > 1 else 0
-    for row in range(case.rows):
+    for row in spread(range(case.rows), ALONE):
         own = policy.begin(batch_of_rows(subject, case, (row,)))
         for among, held in (("those of its pass", state), ("none", own)):
             alone = policy.project(layer, y[row : row + 1], held)
@@ -107,20 +114,6 @@ def _check_rows(
                 raise Violation("POL-1", "projector_depends_on_batch", facts)
 
 
-def check_on_device(subject: Subject, case: RowsCase) -> None:
-    """One pass of every hook, watched for anything that makes the host wait; two, for state that changes."""
-    policy = subject.make_policy(subject.model.dtype)
-    rows, layers = range(case.rows), subject.model.routed_layers
-    batch = batch_of_rows(subject, case, rows, case.padding)
-    x = streams(subject, case, layers[0], rows, case.padding)
-    try:
-        find_synchronisation(policy, batch, x, layers, subject.policy_name)
-        find_python_state(policy, batch, x, layers, subject.policy_name)
-    except PolicyError as error:
-        raise violation_of_policy(error) from error
-    subject.seen["watched_passes"] += 1
-
-
 def _projects(subject: Subject) -> bool:
     return bool(subject.make_policy(subject.model.dtype).capabilities.needs_projector)
 
@@ -131,18 +124,8 @@ POLICY_DECLARED = Property(
     title="every hook returns what the policy declares, and a row is projected alike in any company",
     cases=_cases,
     check=check_declared,
-    counters=("decisions", "rows_in_company"),
+    counters=("decisions", "rows_in_company", "wide_passes"),
     only_where={"rows_in_company": _projects},
     examples=40,
-    scope="policy",
-)
-POLICY_ON_DEVICE = Property(
-    id="policy.on_device",
-    clause="POL-2",
-    title="no hook makes the host wait or changes Python state",
-    cases=_cases,
-    check=check_on_device,
-    counters=("watched_passes",),
-    examples=10,
     scope="policy",
 )

@@ -1,14 +1,13 @@
-"""A policy alone: rows drawn without a model, what each is asked, and what it answered wherever the row stood."""
+"""A policy alone: rows without a model, what each is asked, and what it answered wherever the row stood."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from properties.batch import token
@@ -16,7 +15,8 @@ from properties.case import RowsCase
 from properties.property import Subject
 from properties.row_batch import row_batch
 from properties.values import hidden_values
-from vskipper.policy import Phase, Route, RowBatch
+from vskipper.execution.routed_pass import hide
+from vskipper.policy import Route, RowBatch
 from vskipper.validate import CheckedPolicy
 
 # how close w may lie to the threshold before rounding may turn it: in units of the dtype's epsilon
@@ -32,29 +32,6 @@ class Decision:
 
 
 Decisions = Mapping[tuple[int, int], Decision]
-
-
-@st.composite
-def rows_cases(draw: DrawFn, subject: Subject) -> RowsCase:
-    """Up to three requests of one to four rows, in any order, only in the phases that the policy declares."""
-    phases = subject.make_policy(subject.model.dtype).capabilities.phases
-    lengths = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
-    starts = [draw(st.sampled_from((0, 1, 5, 15, 16, 63, 1000))) for _ in lengths]
-    decodes = [_decode(draw, length, start, phases) for length, start in zip(lengths, starts, strict=True)]
-    return RowsCase(
-        lengths=tuple(lengths),
-        starts=tuple(starts),
-        decodes=tuple(decodes),
-        order=tuple(draw(st.permutations(range(sum(lengths))))),
-        padding=draw(st.integers(0, 2)),
-        seed=draw(st.integers(0, 63)),
-    )
-
-
-def _decode(draw: DrawFn, length: int, start: int, phases: frozenset[Phase]) -> bool:
-    if len(phases) == 1:
-        return Phase.DECODE in phases
-    return length == 1 and start > 0 and draw(st.booleans())
 
 
 def place_of(case: RowsCase, row: int) -> tuple[int, int]:
@@ -93,16 +70,34 @@ def streams(subject: Subject, case: RowsCase, layer: int, rows: Sequence[int], p
     x = torch.full((len(rows) + padding, hidden), torch.nan, dtype=dtype)
     for index, row in enumerate(rows):
         request, position = place_of(case, row)
-        seed = ((case.seed * 8 + request) * 4096 + position) * 512 + layer
-        x[index] = hidden_values(seed, hidden).to(dtype)
+        seed = (((case.seed * 16 + request) << 20) + position) * 512 + layer
+        x[index] = _stream(seed, hidden).to(dtype)
     return x
 
 
-def ask(policy: Any, subject: Subject, case: RowsCase, rows: Sequence[int], padding: int, **changed: Any) -> Decisions:
-    """One pass of `rows` through every routed layer; the decision of each (layer, row). Raises PolicyError for whatever
-    a hook raises or gets wrong."""
+@lru_cache(maxsize=8192)
+def _stream(seed: int, hidden: int) -> Tensor:
+    """One row's, which many passes of one case ask for."""
+    return hidden_values(seed, hidden)
+
+
+def ask(
+    policy: Any,
+    subject: Subject,
+    case: RowsCase,
+    rows: Sequence[int],
+    padding: int,
+    *,
+    dense: frozenset[int] = frozenset(),
+    **changed: Any,
+) -> Decisions:
+    """One pass of `rows` through every routed layer; the decision of each (layer, row) but for the rows `dense`, which
+    are those of dense requests. Raises PolicyError for whatever a hook raises or gets wrong."""
     policy = CheckedPolicy(policy, subject.policy_name)
-    state = policy.begin(batch_of_rows(subject, case, rows, padding, **changed))
+    batch = batch_of_rows(subject, case, rows, padding, **changed)
+    if dense:
+        batch = hide(batch, torch.tensor([row in dense for row in rows] + [False] * padding))
+    state = policy.begin(batch)
     found: dict[tuple[int, int], Decision] = {}
     for layer in subject.model.routed_layers:
         x = streams(subject, case, layer, rows, padding)
@@ -111,6 +106,8 @@ def ask(policy: Any, subject: Subject, case: RowsCase, rows: Sequence[int], padd
         if second is not None:
             route = second(layer, x, state)
         for index, row in enumerate(rows):
+            if row in dense:
+                continue
             w = None if route.weights is None else float(route.weights[index])
             found[layer, row] = Decision(action=int(route.actions[index]), w=w)
     return found

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from conformance.subjects import SubjectSpec, build_subject
-from properties.core.policy_rows import rows_cases
+from properties.core.policy_cases import rows_cases
 from properties.registry import by_id
 from properties.run import run_property
 from tests.properties.tiny_subject import subject_of
@@ -253,6 +253,7 @@ def test_rows_in_company_are_asked_of_a_policy_with_a_projector(projector: str, 
     subject = build_subject(spec)
     rule = by_id("policy.declared")
     assert ("rows_in_company" in rule.demanded(subject)) == asked
-    one = replace(rule, cases=lambda subject: rows_cases(subject, 1).filter(lambda case: case.rows == 1))
+    single = rows_cases(subject, 1).filter(lambda case: case.rows == 1)
+    one = replace(rule, cases=lambda subject: single, counters=("decisions", "rows_in_company"))
     assert run_property(one, subject, examples=5, seed=0).status == ("vacuous" if asked else "passed")
     assert run_property(rule, subject, examples=5, seed=0).status == "passed"

@@ -61,11 +61,12 @@ def open_pass(
         plans=tuple(empty_plan(rows.rows, device) for _ in layers),
         work=WorkCounters(len(layers), device, counts=counts),
         attention=attention,
-        state=policy.begin(rows if force_run is None else _hide(rows, force_run)),
+        state=policy.begin(rows if force_run is None else hide(rows, force_run)),
     )
 
 
-def _hide(rows: RowBatch, hidden: Tensor) -> RowBatch:
+def hide(rows: RowBatch, hidden: Tensor) -> RowBatch:
+    """The rows as the policy is shown them: those of `hidden`, bool [rows], are padding."""
     return RowBatch(
         request_keys=rows.request_keys.masked_fill(hidden, 0),
         positions=rows.positions.masked_fill(hidden, 0),
