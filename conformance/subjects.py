@@ -21,7 +21,7 @@ from vskipper.checkpoint.open import Checkpoint, open_checkpoint, policy_context
 from vskipper.errors import InputError
 from vskipper.models import default_delta, default_routed_layers, resolve
 from vskipper.policy import GateMode, SkipPolicy
-from vskipper.registry import load_policy
+from vskipper.registry.lookup import load_policy
 
 FIXTURE_POLICY = "flexidepth"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}

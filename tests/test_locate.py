@@ -12,7 +12,7 @@ import pytest
 from tests.policies.batches import context
 from vskipper.errors import PolicyError
 from vskipper.locate import location_of
-from vskipper.registry import load_policy
+from vskipper.registry.lookup import load_policy
 
 MADE: dict[str, Any] = {"__name__": "made"}
 exec("class Made: pass", MADE)

@@ -18,7 +18,7 @@ from properties.core.refusal import Start
 from vskipper.checkpoint.open import open_checkpoint, policy_context
 from vskipper.models import resolve
 from vskipper.models.seeded import DELTA, TINY_MODELS
-from vskipper.registry import load_policy
+from vskipper.registry.lookup import load_policy
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 GARBAGE = "garbage.pt"

@@ -8,8 +8,8 @@ from properties.core.policy_hooks import violation_of_policy
 from properties.core.policy_rows import batch_of_rows, streams
 from properties.property import Property, Subject
 from vskipper.errors import PolicyError
-from vskipper.validate_device import find_python_state, find_synchronisation
-from vskipper.validate_shared import find_process_state, find_written_tensors
+from vskipper.validate.device import find_python_state, find_synchronisation
+from vskipper.validate.shared import find_process_state, find_written_tensors
 
 
 def check_on_device(subject: Subject, case: RowsCase) -> None:

@@ -17,7 +17,7 @@ from properties.violation import Violation
 from vskipper.errors import PolicyError
 from vskipper.locate import hook_location
 from vskipper.policy import Route
-from vskipper.validate import CheckedPolicy
+from vskipper.validate.checked import CheckedPolicy
 
 # rows that are projected alone: of a wide pass some
 ALONE = 12

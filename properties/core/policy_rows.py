@@ -17,7 +17,7 @@ from properties.row_batch import row_batch
 from properties.values import hidden_values
 from vskipper.execution.routed_pass import hide
 from vskipper.policy import Route, RowBatch
-from vskipper.validate import CheckedPolicy
+from vskipper.validate.checked import CheckedPolicy
 
 # how close w may lie to the threshold before rounding may turn it: in units of the dtype's epsilon
 TIE = 64.0

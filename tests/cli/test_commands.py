@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.conformance.sample import failed, good_run
 from vskipper import __version__
-from vskipper.registry import BUILT_IN
+from vskipper.registry.lookup import BUILT_IN
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from vskipper.action import Action
 from vskipper.errors import InputError, PolicyError
 from vskipper.policies.random_skip import RandomSkip
 from vskipper.policy import PolicyCapabilities, SkipPolicy
-from vskipper.registry import BUILT_IN, GROUP, Registry, load_policy, policy_registry
+from vskipper.registry.lookup import BUILT_IN, GROUP, Registry, load_policy, policy_registry
 
 BROKEN = "tests.policies.broken"
 FILE = broken.__file__

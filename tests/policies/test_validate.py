@@ -16,8 +16,8 @@ from vskipper.action import Action
 from vskipper.errors import PolicyError
 from vskipper.locate import LONGEST, raised_words
 from vskipper.policy import GateMode, PolicyCapabilities, Route, SwiGLU
-from vskipper.registry import BUILT_IN, load_policy
-from vskipper.validate import CheckedPolicy, CheckedState, same_bits
+from vskipper.registry.lookup import BUILT_IN, load_policy
+from vskipper.validate.checked import CheckedPolicy, CheckedState, same_bits
 
 FILE = Path(broken.__file__)
 

@@ -18,9 +18,9 @@ from tests.policies.batches import LAYERS, batch, context, router_tensors, strea
 from tests.policies.broken import Fair
 from vskipper.errors import PolicyError
 from vskipper.policy import GateMode, PolicyCapabilities, Route
-from vskipper.registry import BUILT_IN, load_policy
-from vskipper.validate import CheckedPolicy
-from vskipper.validate_device import find_python_state, find_synchronisation
+from vskipper.registry.lookup import BUILT_IN, load_policy
+from vskipper.validate.checked import CheckedPolicy
+from vskipper.validate.device import find_python_state, find_synchronisation
 
 ROWS = 6
 

@@ -22,8 +22,8 @@ from tests.properties.tiny_subject import subject_of
 from vskipper.action import Action
 from vskipper.errors import PolicyError
 from vskipper.policy import Route, RowBatch
-from vskipper.validate import same_bits
-from vskipper.validate_shared import find_written_tensors
+from vskipper.validate.checked import same_bits
+from vskipper.validate.shared import find_written_tensors
 
 KEPT: list[object] = []
 STEP = 0

@@ -36,7 +36,7 @@ def list_policies() -> list[dict[str, Any]]:
     """name, target, origin, actions, phases, gate_modes, promises, and `broken`: why it cannot be used, or None."""
     from importlib.metadata import entry_points
 
-    from vskipper.registry import BUILT_IN, GROUP, Registry, load_policy
+    from vskipper.registry.lookup import BUILT_IN, GROUP, Registry, load_policy
 
     registry, context = Registry(), tiny_context()
     named = [(name, target, "vskipper") for name, target in BUILT_IN.items()]

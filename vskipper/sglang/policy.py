@@ -13,10 +13,10 @@ from vskipper.checkpoint.open import Checkpoint, open_router, policy_context
 from vskipper.locate import source_digest
 from vskipper.models import default_delta, default_routed_layers
 from vskipper.policy import SkipPolicy
-from vskipper.registry import load_policy
+from vskipper.registry.lookup import load_policy
 from vskipper.sglang.config import EngineConfig
 from vskipper.sglang.namespace import digest
-from vskipper.validate import CheckedPolicy
+from vskipper.validate.checked import CheckedPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

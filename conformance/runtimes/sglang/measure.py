@@ -26,7 +26,7 @@ from vskipper.sglang.batches import BatchPass
 from vskipper.sglang.config import EngineConfig
 from vskipper.sglang.passes import published
 from vskipper.sglang.request import RequestMode, RequestPlan, RequestState, new_state
-from vskipper.validate import CheckedPolicy
+from vskipper.validate.checked import CheckedPolicy
 
 POLICY: Final = "static-depth"
 SETTINGS: Final = {"ratio": 0.0}

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vskipper.hook_variables import HOOKS, function_of, function_parts, module_parts, package_of
+from vskipper.validate.hook_variables import HOOKS, function_of, function_parts, module_parts, package_of
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, Enum)
 _CONTAINERS = (list, tuple, deque, dict, set, frozenset)

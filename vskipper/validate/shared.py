@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from vskipper.one_pass import called, changed, unwrapped
 from vskipper.policy import RowBatch, SkipPolicy
-from vskipper.process_state import generators, kept_process, settings, start_pass
-from vskipper.python_state import changed_state
-from vskipper.validate import bits_of
+from vskipper.validate.checked import bits_of
+from vskipper.validate.one_pass import called, changed, unwrapped
+from vskipper.validate.process_state import generators, kept_process, settings, start_pass
+from vskipper.validate.python_state import changed_state
 
 
 def find_process_state(

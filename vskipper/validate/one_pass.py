@@ -10,10 +10,10 @@ from typing import Any
 from torch import Tensor
 
 from vskipper.errors import PolicyError
-from vskipper.host_waits import HostWait
 from vskipper.locate import hook_location
 from vskipper.policy import RowBatch, SkipPolicy
-from vskipper.validate import CheckedPolicy, hook_error
+from vskipper.validate.checked import CheckedPolicy, hook_error
+from vskipper.validate.host_waits import HostWait
 
 Pass = Iterator[tuple[str, Callable[[], Any]]]
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from vskipper.host_waits import watch_host
 from vskipper.locate import source_files
-from vskipper.one_pass import called, changed, hooks, named, unwrapped
 from vskipper.policy import RowBatch, SkipPolicy
-from vskipper.python_state import changed_state, python_state
+from vskipper.validate.host_waits import watch_host
+from vskipper.validate.one_pass import called, changed, hooks, named, unwrapped
+from vskipper.validate.python_state import changed_state, python_state
 
 
 def find_synchronisation(

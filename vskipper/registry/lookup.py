@@ -14,8 +14,8 @@ from typing import Any
 from vskipper.errors import InputError, PolicyError
 from vskipper.locate import hook_location, location_of, raised_at, raised_words
 from vskipper.policy import PolicyCapabilities, PolicyContext, SkipPolicy, Timing
-from vskipper.registry_capabilities import checked_capabilities
-from vskipper.registry_settings import bind_settings
+from vskipper.registry.capabilities import checked_capabilities
+from vskipper.registry.settings import bind_settings
 
 GROUP = "vskipper.policies"
 BUILT_IN = {

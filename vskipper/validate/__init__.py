@@ -1,0 +1,1 @@
+"""A policy held to what it declares: in every call, and in passes of its own."""
