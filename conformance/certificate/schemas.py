@@ -27,7 +27,7 @@ def _pattern(_: Validator, pattern: str, value: Any, __: Any) -> Iterator[Valida
 
 
 # 1.0 is no integer here: what reads the records afterwards tells them apart
-STRICT: Final[type[Validator]] = validators.extend(  # type: ignore[no-untyped-call]
+STRICT: Final[type[Validator]] = validators.extend(
     Draft202012Validator,
     validators={"pattern": _pattern},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int),
