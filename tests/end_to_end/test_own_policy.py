@@ -11,17 +11,18 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.policies import BROKEN, broken_policy, line_number, readme_policy
+from vskipper.request_key import request_key
 from vskipper.suite import suite_root
 
-# wrong where the rows that a policy alone is asked for never lie, so that only a model's passes show it
+# wrong beside a request whose name a policy alone is never asked for, so that only a model's passes show it
 RARE = {
-    "return batch.positions % self.period == 0": "return batch.positions",
+    "return batch.positions % self.period == 0": "return batch.request_keys",
     "masked_fill(state": "masked_fill(state % self.period == 0",
     "prefix_determined=True,": "prefix_determined=True,\n            needs_projector=True,",
 }
-PROJECTOR = """
+PROJECTOR = f"""
     def project(self, layer: int, y: Tensor, state: Tensor) -> Tensor:
-        rare = ((state > 8) & (state < 15) | (state > 19) & (state < 63)).any()
+        rare = (state == {request_key("r0")}).any()
         return 0.1 * torch.where(rare, y - y.mean(0), y)
 """
 
