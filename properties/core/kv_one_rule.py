@@ -51,6 +51,10 @@ def cases(subject: Subject) -> SearchStrategy[OneRuleCase]:
     return one_rule_cases(subject)
 
 
+def _converts(subject: Subject) -> bool:
+    return len(subject.runtime.capabilities.kv_dtypes) > 1
+
+
 def check(subject: Subject, case: OneRuleCase) -> None:
     (one,), (other,) = run(subject, case.schedule), run(subject, case.exchanged())
     last = subject.model.routed_layers[case.index]
@@ -72,6 +76,6 @@ KV_ONE_RULE = Property(
     cases=cases,
     check=check,
     counters=("exchanged_rows", "converted_rows"),
+    only_where={"converted_rows": _converts},
     examples=60,
-    unsupported=lambda subject: None if len(subject.runtime.capabilities.kv_dtypes) > 1 else "a second KV dtype",
 )

@@ -56,7 +56,7 @@ def test_graphs_are_let_go_of_before_others_are_captured(
     holder: str, capture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the engine's own are none of this
-    monkeypatch.setattr(process, "forget_buffers", lambda: None)
+    monkeypatch.setattr(process, "forget_shared", lambda: None)
     runner = SimpleNamespace(**{holder: "old"})
     held: list[object] = []
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: held.append(getattr(runner, holder)))

@@ -65,6 +65,11 @@ def _generators() -> Iterator[_Generator]:
     yield _Generator(
         name="torch's random numbers", read=torch.get_rng_state, write=torch.set_rng_state, seed=torch.manual_seed
     )
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        cuda = torch.cuda
+        yield _Generator(
+            name="the GPU's random numbers", read=cuda.get_rng_state, write=cuda.set_rng_state, seed=cuda.manual_seed
+        )
     yield _Generator(name="Python's random numbers", read=random.getstate, write=random.setstate, seed=random.seed)
     # nothing has drawn from what nothing has imported
     numpy = sys.modules.get("numpy")

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from conformance.runtimes.sglang.ports import free_port
-from conformance.runtimes.sglang.process import forget_buffers
+from conformance.runtimes.sglang.process import forget_shared
 from conformance.runtimes.sglang.seat import MEMORY, Seat
 
 
@@ -15,7 +15,7 @@ def server_arguments(seat: Seat, **wanted: Any) -> Any:
     """The engine's ServerArgs, resolved, for the next engine of this process; of the seat's own arguments, those that
     the version has no field for are left out."""
     server_args = import_module("sglang.srt.server_args").ServerArgs
-    forget_buffers()
+    forget_shared()
     known = inspect.signature(server_args).parameters
     arguments = server_args(
         **{name: value for name, value in seat.arguments().items() if name in known},

@@ -6,6 +6,7 @@ Several engines share this process, and one of them is current; what differs bet
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -97,7 +98,7 @@ def _state(holder: Any) -> dict[str, Any]:
 def capture_anew(runner: Any) -> None:
     """The decode graphs of an engine that has some. Warming up writes to the slots that stand in the buffers: in those
     of a new graph runner the dummy one does."""
-    forget_buffers()
+    forget_shared()
     for name in GRAPH_RUNNERS:
         if hasattr(runner, name):
             setattr(runner, name, None)
@@ -105,12 +106,16 @@ def capture_anew(runner: Any) -> None:
         (getattr(runner, "init_decode_cuda_graph", None) or runner.init_device_graphs)()
 
 
-def forget_buffers() -> None:
+def forget_shared() -> None:
     """Have the next engine make input buffers of its own: one that takes those of an engine before it finds its slots
-    in them, which its pool may not have."""
+    in them, which its pool may not have. And where one memory pool serves the decode graphs of all engines, another
+    one: it cannot be captured into once its graphs are gone."""
     pool = getattr(_module("sglang.srt.model_executor.input_buffers"), "_forward_input_buffer_pool", None)
     if pool is not None:
         pool.clear()
+    runner = sys.modules.get("sglang.srt.model_executor.cuda_graph_runner")
+    if runner is not None:
+        runner.set_global_graph_memory_pool(None)
 
 
 def prepare_groups(arguments: Any, model_config: Any, port: int, device: str) -> None:
