@@ -65,6 +65,8 @@ class RequestState:
         return RequestMode.DENSE if dense else self.plan.mode(self.phase(position))
 
     def _fell(self, position: int) -> bool:
+        if not self.fallen:
+            return False
         number = bisect_right(self.fallen, position, key=lambda span: span.start)
         return number > 0 and position in self.fallen[number - 1]
 
@@ -78,6 +80,9 @@ class RequestState:
 
     def edges(self, first: int, stop: int) -> list[int]:
         """`first`, `stop`, and the positions between them where another phase or another mode begins; ascending."""
+        if stop - first == 1:
+            # asked of every row of every decode pass
+            return [first, stop]
         known = (self.prompt_length, *(edge for span in self.fallen for edge in (span.start, span.stop)))
         return sorted({first, stop, *(edge for edge in known if first < edge < stop)})
 
